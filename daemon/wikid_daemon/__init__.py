@@ -1,0 +1,1 @@
+"""The wikid daemon: indexes vaults and answers recall. Only `wikid_client` is for other programs."""

@@ -1,0 +1,1 @@
+"""wikid on the wire."""
