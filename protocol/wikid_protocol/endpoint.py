@@ -1,0 +1,85 @@
+"""Where this user's daemon listens, and the folders wikid uses. Standard library only, no IO beyond lstat and mkdir."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_SOCKET_BYTES = 103  # sun_path holds 104 bytes with its NUL on macOS and the BSDs, 108 on Linux
+
+
+class EndpointRefused(Exception):
+    """The socket's folder belongs to somebody else or is open to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """This user's folders for wikid, by XDG variables first and the platform's own custom otherwise."""
+
+    config: Path
+    state: Path
+    cache: Path
+    runtime: Path
+
+
+def folders(env: Mapping[str, str] | None = None, platform: str = sys.platform) -> Folders:
+    """The four folders; none is created here."""
+    env = os.environ if env is None else env
+    home = Path(env.get("HOME") or env.get("USERPROFILE") or Path.home())
+    if platform == "darwin":
+        support = home / "Library" / "Application Support"
+        defaults = {"CONFIG": support, "STATE": support, "CACHE": home / "Library" / "Caches"}
+    elif platform == "win32":
+        local = Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local")
+        defaults = {"CONFIG": local, "STATE": local, "CACHE": local / "Cache"}
+    else:
+        defaults = {"CONFIG": home / ".config", "STATE": home / ".local" / "state", "CACHE": home / ".cache"}
+
+    def pick(name: str) -> Path:
+        given = env.get(f"XDG_{name}_HOME")
+        return (Path(given) if given and os.path.isabs(given) else defaults[name]) / "wikid"
+
+    return Folders(pick("CONFIG"), pick("STATE"), pick("CACHE"), _runtime(env))
+
+
+def _runtime(env: Mapping[str, str]) -> Path:
+    given = env.get("XDG_RUNTIME_DIR")
+    if given and os.path.isabs(given):
+        return Path(given) / "wikid"
+    return Path(env.get("TMPDIR") or tempfile.gettempdir()) / f"wikid-{_user()}"
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+
+
+def socket_path(env: Mapping[str, str] | None = None) -> Path:
+    """`$WIKID_SOCKET`, else `wikid.sock` in the runtime folder; a path too long goes to a short hashed folder."""
+    env = os.environ if env is None else env
+    given = env.get("WIKID_SOCKET")
+    path = Path(os.path.abspath(given)) if given else _runtime(env) / "wikid.sock"
+    if len(os.fsencode(path)) <= MAX_SOCKET_BYTES:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    return Path("/tmp") / f"wikid-{_user()}-{digest}" / "wikid.sock"
+
+
+def check_folder(folder: Path) -> None:
+    """Make `folder` 0700 if it is missing, and refuse one that is a link, another user's, or open to others."""
+    try:
+        os.makedirs(folder, mode=0o700)
+    except FileExistsError:
+        pass
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise EndpointRefused(f"{folder} is not a folder; remove it or set WIKID_SOCKET to another place")
+    if hasattr(os, "getuid") and found.st_uid != os.getuid():
+        raise EndpointRefused(f"{folder} belongs to another user; set WIKID_SOCKET to a folder of your own")
+    if os.name == "posix" and found.st_mode & 0o077:
+        raise EndpointRefused(f"{folder} is open to other users; run: chmod 700 {folder}")
