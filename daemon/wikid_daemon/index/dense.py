@@ -1,0 +1,75 @@
+"""Dense retrieval over chunk vectors: exact inner product in FAISS, in memory, rebuilt from the catalog at start.
+
+Exact search over 30,000 × 384 takes about 3 ms of one core. The vectors are normalised, so a score is a cosine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseHit:
+    key: int
+    score: float
+
+
+class DenseIndex:
+    """Chunk number → unit vector of `dims` float32. Written by one thread, searched by many; FAISS itself allows no
+    search during a change, so one lock covers both."""
+
+    def __init__(self, dims: int) -> None:
+        # one thread: OpenMP's own would spin on cores that the embedder and other recalls need
+        faiss.omp_set_num_threads(1)
+        self.dims = dims
+        self._index = faiss.IndexIDMap2(faiss.IndexFlatIP(dims))
+        self._keys: set[int] = set()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, keys: Sequence[int], vectors: Vectors) -> None:
+        """Add vectors of shape (n, dims); keys that are there already are replaced."""
+        if not len(keys):
+            return
+        ids = np.asarray(keys, dtype=np.int64)
+        with self._lock:
+            self._drop([key for key in keys if key in self._keys])
+            self._index.add_with_ids(np.ascontiguousarray(vectors, dtype=np.float32), ids)
+            self._keys.update(map(int, keys))
+
+    def remove(self, keys: Sequence[int]) -> None:
+        """Drop these keys; unknown ones are ignored."""
+        with self._lock:
+            self._drop([key for key in keys if key in self._keys])
+
+    def _drop(self, keys: list[int]) -> None:
+        if keys:
+            self._index.remove_ids(faiss.IDSelectorBatch(np.asarray(keys, dtype=np.int64)))
+            self._keys.difference_update(keys)
+
+    def search(self, vector: Vectors, limit: int) -> list[DenseHit]:
+        """The nearest `limit` chunks to one vector of shape (dims,), best first."""
+        with self._lock:
+            if not self._keys:
+                return []
+            scores, keys = self._index.search(vector.reshape(1, -1), min(limit, len(self._keys)))
+        return [DenseHit(int(key), float(score)) for key, score in zip(keys[0], scores[0], strict=True) if key >= 0]
+
+    def cosines(self, vector: Vectors, keys: Sequence[int]) -> dict[int, float]:
+        """The exact cosine of `vector` with each of `keys` that has a vector."""
+        with self._lock:
+            known = [key for key in keys if key in self._keys]
+            if not known:
+                return {}
+            found = self._index.reconstruct_batch(np.asarray(known, dtype=np.int64))
+        return dict(zip(known, map(float, found @ vector), strict=True))

@@ -1,0 +1,276 @@
+"""The index of one vault as one thing: catalog, Lucene and FAISS under one generation.
+
+A batch is one catalog transaction; Lucene is written inside it and shown after it, so that a search never meets a chunk
+number that the catalog does not know yet. Lucene commits lag behind: what its cursor has not seen is fed again at open.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wikid_daemon.core.manifest import Stamp
+from wikid_daemon.core.summary import PageSummary
+from wikid_daemon.index.catalog import Catalog, CatalogDamaged, NewChunk, NewPage, StoredChunk, StoredPage
+from wikid_daemon.index.dense import DenseHit, DenseIndex, Vectors
+from wikid_daemon.index.jvm import JavaUnavailable
+from wikid_daemon.index.lucene import LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a batch did: pages written (served), pages removed, and the generation it published."""
+
+    written: int
+    removed: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A retrieved chunk with its page. `chunk` is the catalog's number."""
+
+    chunk: StoredChunk
+    page: StoredPage
+
+
+class Store:
+    """One vault's index in the folder `current`. The indexer's thread writes, any thread reads.
+
+    `notes` collects what opening had to repair, as (kind, words). Without Java the lexical part is absent and
+    `java_missing` says why.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.notes: list[tuple[str, str]] = []
+        self.java_missing = ""
+        self.catalog = self._open_catalog()
+        self._lexical: LexicalIndex | None = None
+        self._dense: DenseIndex | None = None
+        self._model = ""
+        try:
+            self._lexical = self._open_lexical()
+        except JavaUnavailable as problem:
+            self.java_missing = str(problem)
+
+    # -- opening and closing -------------------------------------------------------------------------------------------
+
+    def _open_catalog(self) -> Catalog:
+        path = self._folder / "catalog.sqlite"
+        try:
+            return Catalog(path)
+        except CatalogDamaged as problem:
+            self.notes.append(("catalog_rebuilt", str(problem)))
+            shutil.rmtree(self._folder)
+            return Catalog(path)
+
+    def _open_lexical(self) -> LexicalIndex:
+        folder = self._folder / "lucene"
+        try:
+            lexical = LexicalIndex(folder)
+            self._feed(lexical)
+        except LexicalIndexDamaged as problem:
+            self.notes.append(("lexical_rebuilt", str(problem)))
+            shutil.rmtree(folder)
+            lexical = LexicalIndex(folder)
+            self._feed(lexical)
+        return lexical
+
+    def _feed(self, lexical: LexicalIndex) -> None:
+        """Bring Lucene from its cursor to the catalog's generation."""
+        catalog = self.catalog
+        pages, chunks = catalog.counts()
+        cursor = lexical.cursor
+        if cursor > catalog.generation or (cursor == catalog.generation and lexical.counts()[0] != chunks):
+            # the catalog lost its last transactions, or an index was put here that is not this catalog's
+            self.notes.append(("lexical_rebuilt", "the Lucene index did not belong to the catalog"))
+            cursor = -1
+        if cursor <= 0 and (pages or lexical.counts()[0]):
+            lexical.clear()
+            cursor = -1
+        for page in catalog.gone_after(cursor):
+            lexical.remove(page)
+        fed = 0
+        for stored in catalog.pages_after(cursor):
+            chunks_of = catalog.chunks_of(stored.page)
+            lexical.put(stored.page, [_lexical_chunk(stored.page_id, stored.summary, c) for c in chunks_of])
+            fed += 1
+        lexical.refresh()
+        if fed or cursor != catalog.generation:
+            lexical.commit(catalog.generation)
+
+    def use_model(self, identity: str, dims: int) -> None:
+        """Serve vectors of this model from now on; those already in the catalog are loaded, others never mixed in."""
+        dense = DenseIndex(dims)
+        keys: list[int] = []
+        parts: list[bytes] = []
+        for chunk, vector in self.catalog.vectors(identity):
+            keys.append(chunk)
+            parts.append(vector)
+        if keys:
+            dense.add(keys, np.frombuffer(b"".join(parts), dtype=np.float32).reshape(-1, dims))
+        self._model, self._dense = identity, dense
+
+    def close(self) -> None:
+        """Commit what Lucene holds and let go of every file."""
+        if self._lexical is not None:
+            self.commit()
+            self._lexical.close()
+        self.catalog.close()
+
+    # -- writing: the indexer's thread ---------------------------------------------------------------------------------
+
+    def apply(
+        self, pages: Sequence[NewPage], removed: Iterable[str], touched: Iterable[tuple[str, Stamp]] = ()
+    ) -> Applied:
+        """Write one batch and publish it. Lexical search sees it when this returns, as do vectors already known."""
+        catalog, lexical = self.catalog, self._lexical
+        dropped: list[int] = []
+        fresh: list[int] = []
+        gone = 0
+        try:
+            with catalog.write() as generation:
+                for path in removed:
+                    was = catalog.remove(path, generation)
+                    if was is not None:
+                        gone += 1
+                        dropped.extend(was.dropped)
+                        if lexical is not None:
+                            lexical.remove(was.page)
+                for new in pages:
+                    wrote = catalog.put(new, generation)
+                    dropped.extend(wrote.dropped)
+                    fresh.append(wrote.page)
+                    if lexical is not None:
+                        lexical.put(wrote.page, _lexical_chunks(new, wrote.added))
+                for path, stamp in touched:
+                    catalog.touch(path, stamp)
+        except BaseException:
+            # Lucene may hold half a batch that the catalog rolled back
+            self._reopen_lexical()
+            raise
+        if lexical is not None:
+            lexical.refresh()
+        self._publish_vectors(fresh, dropped)
+        return Applied(sum(new.summary is not None for new in pages), gone, generation)
+
+    def _publish_vectors(self, pages: list[int], dropped: list[int]) -> None:
+        dense = self._dense
+        if dense is None:
+            return
+        dense.remove(dropped)
+        keys: list[int] = []
+        parts: list[bytes] = []
+        for page in pages:
+            for chunk, vector in self.catalog.vectors(self._model, page):
+                keys.append(chunk)
+                parts.append(vector)
+        if keys:
+            dense.add(keys, np.frombuffer(b"".join(parts), dtype=np.float32).reshape(-1, dense.dims))
+
+    def add_vectors(self, hashes: Sequence[bytes], vectors: Vectors) -> None:
+        """Keep vectors of shape (n, dims) by chunk hash and serve them for every chunk with that hash."""
+        dense = self._dense
+        if dense is None or not len(hashes):
+            return
+        rows = np.ascontiguousarray(vectors, dtype=np.float32)
+        self.catalog.add_vectors(self._model, ((h, rows[i].tobytes()) for i, h in enumerate(hashes)))
+        place = {h: i for i, h in enumerate(hashes)}
+        owners = self.catalog.chunks_with_hash(hashes)
+        if owners:
+            dense.add([chunk for chunk, _ in owners], rows[[place[h] for _, h in owners]])
+
+    def forget_vectors(self) -> None:
+        """Drop every vector of the current model, so that all are made anew."""
+        if self._dense is not None:
+            self.catalog.drop_vectors(self._model)
+            self._dense = DenseIndex(self._dense.dims)
+
+    def commit(self) -> None:
+        """Make Lucene durable up to the catalog's generation and forget tombstones it no longer needs."""
+        if self._lexical is None or self._lexical.cursor == self.catalog.generation:
+            return
+        self._lexical.commit(self.catalog.generation)
+        self.catalog.drop_tombstones(self.catalog.generation)
+
+    def _reopen_lexical(self) -> None:
+        if self._lexical is not None:
+            self._lexical.close()
+            self._lexical = self._open_lexical()
+
+    def rebuild_lexical(self) -> None:
+        """Feed Lucene anew from the catalog."""
+        if self._lexical is not None:
+            self._lexical.clear()
+            self._feed(self._lexical)
+
+    # -- reading: any thread -------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        return self.catalog.generation
+
+    @property
+    def has_lexical(self) -> bool:
+        return self._lexical is not None
+
+    @property
+    def embedded(self) -> int:
+        return 0 if self._dense is None else len(self._dense)
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    def lexical(self, text: str, limit: int, types: Sequence[str] = ()) -> list[LexicalHit]:
+        return [] if self._lexical is None else self._lexical.search(text, limit, types)
+
+    def terms(self, text: str) -> list[tuple[str, float]]:
+        return [] if self._lexical is None else self._lexical.terms(text)
+
+    def dense(self, vector: Vectors, limit: int) -> list[DenseHit]:
+        return [] if self._dense is None else self._dense.search(vector, limit)
+
+    def cosines(self, vector: Vectors, chunks: Sequence[int]) -> dict[int, float]:
+        return {} if self._dense is None else self._dense.cosines(vector, chunks)
+
+    def load(self, chunks: Sequence[int]) -> dict[int, Found]:
+        """The chunks that still exist, with their pages."""
+        stored = self.catalog.chunks(chunks)
+        pages = self.catalog.pages(list({chunk.page for chunk in stored.values()}))
+        return {key: Found(chunk, pages[chunk.page]) for key, chunk in stored.items() if chunk.page in pages}
+
+    def missing_vectors(self, limit: int) -> list[tuple[StoredChunk, str]]:
+        """Up to `limit` chunks without a vector of the current model, with their page's title."""
+        if self._dense is None:
+            return []
+        chunks = self.catalog.missing_vectors(self._model, limit)
+        pages = self.catalog.pages(list({chunk.page for chunk in chunks}))
+        return [(chunk, pages[chunk.page].summary.title) for chunk in chunks if chunk.page in pages]
+
+
+def _lexical_chunks(new: NewPage, numbers: Sequence[int]) -> list[LexicalChunk]:
+    if new.summary is None:
+        return []
+    return [_lexical_chunk(new.page_id, new.summary, c, n) for c, n in zip(new.chunks, numbers, strict=True)]
+
+
+def _lexical_chunk(
+    page_id: str, summary: PageSummary, chunk: NewChunk | StoredChunk, number: int | None = None
+) -> LexicalChunk:
+    key = chunk.chunk if isinstance(chunk, StoredChunk) else number
+    assert key is not None
+    return LexicalChunk(
+        key=key,
+        title=summary.title,
+        aliases=" \n ".join((*summary.aliases, *summary.recall_triggers, *summary.tags)),
+        headings=chunk.heading,
+        body=chunk.text,
+        page_id=page_id,
+        type=summary.type,
+    )

@@ -1,0 +1,186 @@
+"""One daemon per endpoint: the lock held for life, and the socket file that belongs to it (protocol, One daemon).
+
+The lock is the only proof of a running daemon. A socket file is stale only where a connection to it is refused; what is
+no socket, or answers, or fails in any other way is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import socket
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+from wikid_protocol import messages
+from wikid_protocol.endpoint import EndpointRefused, check_folder
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+BACKLOG: Final = 128
+_PROBE_SECONDS: Final = 2.0
+_RETRY_SECONDS: Final = 0.05
+
+Identity = tuple[int, int, int]
+
+
+class AlreadyRunning(Exception):
+    """Another daemon has this endpoint. Without `answers` it is starting, stopping or stuck."""
+
+    def __init__(self, endpoint: Path, answers: bool) -> None:
+        super().__init__(f"another wikid has {endpoint}" + ("" if answers else ", but it does not answer"))
+        self.endpoint = endpoint
+        self.answers = answers
+
+
+class Instance:
+    """This process's claim on `endpoint`. Nothing in it blocks for longer than a probe."""
+
+    def __init__(self, endpoint: Path, lock: int, inherited: socket.socket | None) -> None:
+        self.endpoint = endpoint
+        self._lock: int | None = lock
+        self._inherited = inherited
+        self._own: Identity | None = None
+
+    @classmethod
+    def claim(
+        cls, endpoint: Path, state: Path, *, wait_s: float = 15.0, inherited: socket.socket | None = None
+    ) -> Instance:
+        """Take the lock, waiting while its holder neither answers nor goes; AlreadyRunning when that does not help.
+
+        `inherited` is a listener that a service manager bound and keeps: its socket file is never touched.
+        """
+        path = _lock_path(endpoint, state)
+        give_up = time.monotonic() + wait_s
+        while True:
+            lock = _try_lock(path)
+            if lock is not None:
+                return cls(endpoint, lock, inherited)
+            if inherited is None and _answers(endpoint):
+                raise AlreadyRunning(endpoint, answers=True)
+            if time.monotonic() >= give_up:
+                raise AlreadyRunning(endpoint, answers=False)
+            time.sleep(_RETRY_SECONDS)
+
+    def listen(self) -> socket.socket:
+        """The listening socket, 0600 in a 0700 folder. Before other threads start, because it sets the umask."""
+        if self._inherited is not None:
+            return self._inherited
+        check_folder(self.endpoint.parent)
+        mask = os.umask(0o177)
+        try:
+            return self._bind()
+        finally:
+            os.umask(mask)
+
+    def listen_again(self) -> socket.socket:
+        """A new listener after the file was `lost`. The umask stays as it is, for other threads may be making files;
+        the checked 0700 folder keeps others out until the mode is set."""
+        check_folder(self.endpoint.parent)
+        return self._bind()
+
+    def lost(self) -> bool:
+        """True where the socket file is gone or somebody else's."""
+        return self._own is not None and _identity(self.endpoint) != self._own
+
+    def unlink(self) -> None:
+        """Remove the socket file if it is still the one this process bound."""
+        if self._own is not None and not self.lost():
+            self.endpoint.unlink(missing_ok=True)
+        self._own = None
+
+    def release(self) -> None:
+        """Give up the socket file, then the lock. The lock file stays, for removing it would race."""
+        self.unlink()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _bind(self) -> socket.socket:
+        found = _probe(self.endpoint)
+        if found == "alive":
+            raise AlreadyRunning(self.endpoint, answers=True)
+        if found == "stale":
+            self.endpoint.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(os.fsencode(self.endpoint))
+            self.endpoint.chmod(0o600)
+            listener.listen(BACKLOG)
+            self._own = _identity(self.endpoint)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+
+def _lock_path(endpoint: Path, state: Path) -> Path:
+    # the folder may be reached by a link, the socket itself never is
+    place = os.path.join(os.path.realpath(endpoint.parent), endpoint.name)
+    digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
+    return state / f"daemon-{digest}.lock"
+
+
+def _try_lock(path: Path) -> int | None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
+            return None
+        raise
+    return lock
+
+
+def _identity(path: Path) -> Identity | None:
+    """Device, inode and time of making: inode numbers are given out again, often at once."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISSOCK(found.st_mode) else None
+
+
+def _probe(path: Path) -> Literal["absent", "stale", "alive"]:
+    """What is at `path`. EndpointRefused for what is no socket; an OSError other than a refusal is passed on."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return "absent"
+    if not stat.S_ISSOCK(found.st_mode):
+        raise EndpointRefused(f"{path} is not a socket; move it away or set WIKID_SOCKET to another place")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(os.fsencode(path))
+        except ConnectionRefusedError:
+            return "stale"
+        except FileNotFoundError:
+            return "absent"
+        except (TimeoutError, BlockingIOError):
+            return "alive"  # somebody listens, with a full queue
+    return "alive"
+
+
+def _answers(endpoint: Path) -> bool:
+    """True where a ping gets any reply; a listener that only accepts may be on its way out."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(os.fsencode(endpoint))
+            probe.sendall(messages.request(0, "ping", {}))
+            return bool(probe.recv(1))
+        except OSError:
+            return False

@@ -1,0 +1,280 @@
+"""One client's conversation, whatever its framing: calls, batches, cancellation, progress (protocol, Messages)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from wikid_daemon.calls import CallContext, Dispatcher, ProgressKind
+from wikid_daemon.log import CALL
+from wikid_protocol import messages
+from wikid_protocol.decode import DecodeError, decode
+from wikid_protocol.errors import RequestRefused
+from wikid_protocol.messages import BadCall, Call, CallId
+from wikid_protocol.limits import LIMITS, OLDEST_PROTOCOL, PROTOCOL_VERSION
+from wikid_protocol.methods import METHODS, InitializeParams, Method, ProtocolRange, ShutdownParams
+from wikid_protocol.records import Done, Limits
+
+CANCEL: Final = "$/cancelRequest"
+PROGRESS: Final = "$/progress"
+BUSY_RETRY_MS: Final = 250
+
+Reply = Callable[[CallId, bytes], None]
+"""Takes the id of the call and its answer as a line, which is empty for a notification."""
+
+_log: FilteringBoundLogger = structlog.get_logger()
+_run_mark: Final = secrets.token_hex(3)
+
+
+class Output(Protocol):
+    """Where a session's messages go, each one whole line. Both are called in the event loop's thread only."""
+
+    def answer(self, line: bytes) -> None: ...
+
+    def event(self, line: bytes) -> None:
+        """Like `answer`, but may be dropped when the client does not read."""
+        ...
+
+
+@dataclass(slots=True)
+class Switchboard:
+    """What all sessions share. `running` counts the calls in flight, `connections` those who may make them;
+    `idle` is set when the last call ends while `draining`."""
+
+    dispatcher: Dispatcher
+    stop: Callable[[int], None]
+    limits: Limits = LIMITS
+    running: int = 0
+    connections: int = 0
+    draining: bool = False
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def finished(self) -> None:
+        self.running -= 1
+        if self.draining and self.running == 0:
+            self.idle.set()
+
+
+class Session:
+    """Turns messages into calls and their results into answers. Lives in the event loop's thread."""
+
+    def __init__(self, connection_id: int, board: Switchboard, output: Output) -> None:
+        self._connection_id = connection_id
+        self._board = board
+        self._output = output
+        self._session: str | None = None
+        self._count = 0
+        self._running: set[_Running] = set()
+        self._by_id: dict[CallId, _Running] = {}
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._running)
+
+    def receive(self, frame: bytes) -> None:
+        """One whole message. Every fault in it becomes an error answer."""
+        try:
+            value = messages.parse(frame)
+            if not isinstance(value, list):
+                self._accept(value, self._reply)
+                return
+            if not 0 < len(value) <= self._board.limits.queue:
+                raise RequestRefused("invalid_request", f"a batch has 1 to {self._board.limits.queue} calls")
+        except RequestRefused as error:
+            self._output.answer(messages.failure(None, error))
+            return
+        batch = _Batch(len(value), self._board.limits.answer_bytes, self._output.answer)
+        for each in value:
+            self._accept(each, batch.add)
+        batch.seal()
+
+    def cancel_all(self) -> None:
+        """End every call in flight and tell its worker."""
+        for running in list(self._running):
+            self._cancel(running)
+
+    def _reply(self, _call_id: CallId, line: bytes) -> None:
+        if line:
+            self._output.answer(line)
+
+    def _accept(self, value: object, reply: Reply) -> None:
+        call = messages.read_call(value)
+        if isinstance(call, BadCall):
+            reply(call.id, messages.failure(call.id, call.error))
+            return
+        if call.method == CANCEL:
+            self._cancel_id(call.params.get("id"))
+            reply(None, b"")
+            return
+        try:
+            method = self._admit(call)
+            params = _decode(method, call)
+            if isinstance(params, InitializeParams):
+                _check_protocol(params.protocol)
+                self._session = params.session
+        except RequestRefused as error:
+            reply(call.id, b"" if call.notification else messages.failure(call.id, error))
+            return
+        if isinstance(params, ShutdownParams):
+            reply(call.id, b"" if call.notification else messages.result(call.id, Done()))
+            self._board.stop(params.drain_ms)
+            return
+        self._start(call, method, params, reply)
+
+    def _admit(self, call: Call) -> Method:
+        method = METHODS.get(call.method)
+        if method is None:
+            raise RequestRefused("method_not_found", "no such method", hint="wikid protocol lists them")
+        limits = self._board.limits
+        if len(self._running) >= limits.calls_in_flight:
+            raise _busy(f"a connection may have {limits.calls_in_flight} calls in flight")
+        if self._board.draining and not method.frozen:
+            raise _busy("the daemon is stopping")
+        if self._board.running >= limits.queue and not method.frozen:
+            raise _busy(f"the daemon has {limits.queue} calls in flight")
+        if not call.notification and call.id in self._by_id:
+            raise RequestRefused("invalid_request", "a call with this id is in flight")
+        return method
+
+    def _start(self, call: Call, method: Method, params: object, reply: Reply) -> None:
+        running = _Running(call, reply, self._output)
+        context = CallContext(self._session, running.cancelled, running.progress, self._connection_id)
+        self._count += 1
+        mark = f"{_run_mark}-{self._connection_id}-{self._count}"
+        running.task = asyncio.get_running_loop().create_task(self._run(running, method, params, context, mark))
+        running.task.add_done_callback(lambda _: self._ended(running))
+        self._running.add(running)
+        if not call.notification:
+            self._by_id[call.id] = running
+        self._board.running += 1
+
+    async def _run(self, running: _Running, method: Method, params: object, context: CallContext, mark: str) -> None:
+        CALL.set(mark)
+        call_id = running.call.id
+        try:
+            line = messages.result(call_id, await self._board.dispatcher.call(method, params, context))
+            if len(line) > self._board.limits.answer_bytes:
+                line = messages.failure(call_id, _answer_too_large(self._board.limits.answer_bytes))
+        except RequestRefused as error:
+            line = messages.failure(call_id, error)
+        except Exception as error:  # noqa: BLE001 - any fault of a handler is one answer and one line in the log
+            _log.error("a call failed", method=method.name, exc_info=error)
+            failed = RequestRefused("internal", f"wikid failed; its log has the reason under call {mark}")
+            line = messages.failure(call_id, failed)
+        self._answer(running, line)
+
+    def _ended(self, running: _Running) -> None:
+        # a task cancelled before its first step, or from outside, has answered nothing yet
+        if not running.answered:
+            self._answer(running, messages.failure(running.call.id, _cancelled()))
+        self._running.discard(running)
+        self._board.finished()
+
+    def _cancel_id(self, call_id: object) -> None:
+        if isinstance(call_id, int | str) and not isinstance(call_id, bool) and call_id in self._by_id:
+            self._cancel(self._by_id[call_id])
+
+    def _cancel(self, running: _Running) -> None:
+        running.cancelled.set()
+        running.task.cancel()
+        self._answer(running, messages.failure(running.call.id, _cancelled()))
+
+    def _answer(self, running: _Running, line: bytes) -> None:
+        if running.answered:
+            return
+        running.answered = True
+        if not running.call.notification:
+            del self._by_id[running.call.id]
+        running.reply(running.call.id, b"" if running.call.notification else line)
+
+
+class _Running:
+    """A call in flight."""
+
+    __slots__ = ("answered", "call", "cancelled", "loop", "output", "reply", "task", "thread")
+
+    task: asyncio.Task[None]
+
+    def __init__(self, call: Call, reply: Reply, output: Output) -> None:
+        self.call = call
+        self.reply = reply
+        self.output = output
+        self.cancelled = threading.Event()
+        self.answered = False
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+
+    def progress(self, token: str, kind: ProgressKind, message: str, percentage: float | None) -> None:
+        value = {"kind": kind, "message": message, "percentage": percentage}
+        line = messages.notification(PROGRESS, {"token": token, "value": value})
+        if threading.get_ident() == self.thread:
+            self._emit(line)
+        elif not self.answered and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._emit, line)
+
+    def _emit(self, line: bytes) -> None:
+        if not self.answered:
+            self.output.event(line)
+
+
+class _Batch:
+    """Collects the answers of a batch and sends them as one array; members for which it has no room become errors."""
+
+    def __init__(self, members: int, limit: int, send: Callable[[bytes], None]) -> None:
+        self._waiting = members + 1  # one for `seal`: members may answer at once
+        self._limit = limit
+        self._send = send
+        self._size = 0
+        self._parts: list[bytes] = []
+
+    def add(self, call_id: CallId, line: bytes) -> None:
+        if self._size + len(line) > self._limit:
+            line = messages.failure(call_id, _answer_too_large(self._limit))
+        if line:
+            self._size += len(line)
+            self._parts.append(line[:-1])
+        self.seal()
+
+    def seal(self) -> None:
+        self._waiting -= 1
+        if self._waiting == 0 and self._parts:
+            self._send(b"[" + b",".join(self._parts) + b"]\n")
+
+
+def _decode(method: Method, call: Call) -> object:
+    try:
+        return decode(method.params, call.params)
+    except DecodeError as error:
+        raise RequestRefused("invalid_params", str(error)) from None
+
+
+def _check_protocol(wanted: ProtocolRange) -> None:
+    if wanted.min > wanted.max or wanted.min > PROTOCOL_VERSION or wanted.max < OLDEST_PROTOCOL:
+        raise RequestRefused(
+            "protocol_unsupported",
+            f"this daemon speaks protocol {OLDEST_PROTOCOL} to {PROTOCOL_VERSION}",
+            hint="update the older of client and daemon",
+        )
+
+
+def _busy(why: str) -> RequestRefused:
+    return RequestRefused("busy", why, hint="try again shortly", retry_after_ms=BUSY_RETRY_MS)
+
+
+def _cancelled() -> RequestRefused:
+    return RequestRefused("cancelled", "the call was cancelled")
+
+
+def _answer_too_large(limit: int) -> RequestRefused:
+    return RequestRefused(
+        "message_too_large",
+        f"the answer has more than {limit} bytes",
+        hint="ask for less at a time: limit with cursor, or from_line with max_lines",
+    )

@@ -1,0 +1,220 @@
+"""One connection: choose its framing by the first bytes, keep it within limits, hand whole messages to a session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Final, Protocol, cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from wikid_daemon.transport.lines import LineFraming
+from wikid_daemon.transport.peer import CredentialSocket, hung_up, peer_uid
+from wikid_daemon.transport.session import BUSY_RETRY_MS, Session, Switchboard
+from wikid_protocol import messages
+from wikid_protocol.errors import RequestRefused
+
+UNREAD_OUTPUT_BYTES: Final = 1_000_000
+"""Unread output from which on events are dropped, no input is taken, and the client has `frame_seconds` to catch up."""
+FRAMES_A_TURN: Final = 64
+_HALF_CLOSED_SECONDS: Final = 0.1
+
+_log: FilteringBoundLogger = structlog.get_logger()
+
+
+class Framing(Protocol):
+    """Bytes → messages. A later framing is one more class here and one more line in `choose_framing`."""
+
+    @property
+    def pending(self) -> bool: ...
+
+    def feed(self, data: bytes) -> Iterator[bytes]: ...
+
+
+def choose_framing(head: bytes, limit: int) -> Framing:
+    """The framing that a connection's first bytes ask for, or RequestRefused `parse_error`."""
+    if head[:1] in (b"{", b"["):
+        return LineFraming(limit)
+    raise RequestRefused("parse_error", "a connection must begin with a JSON object or array")
+
+
+class Stream(asyncio.Protocol):
+    """A connection from accept to close. `streams` is the set of all open ones, where it adds and removes itself."""
+
+    def __init__(self, number: int, board: Switchboard, streams: set[Stream]) -> None:
+        self._number = number
+        self._board = board
+        self._streams = streams
+        self._limits = board.limits
+        self._loop = asyncio.get_running_loop()
+        self._session = Session(number, board, self)
+        self._framing: Framing | None = None
+        self._frames: Iterator[bytes] = iter(())
+        self._deadline: asyncio.TimerHandle | None = None
+        self._deaf = False
+        self._congested = False
+        self._dropped_events = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=UNREAD_OUTPUT_BYTES, low=UNREAD_OUTPUT_BYTES // 2)
+        self._socket: CredentialSocket = transport.get_extra_info("socket")
+        if not self._peer_is_us():
+            self._deaf = True
+            self._transport.abort()
+            return
+        if self._board.connections >= self._limits.connections:
+            text = f"the daemon has {self._limits.connections} connections"
+            error = RequestRefused("busy", text, hint="close one", retry_after_ms=BUSY_RETRY_MS)
+            self._deaf = True
+            self.answer(messages.failure(None, error))
+            self._transport.close()
+            return
+        self._board.connections += 1
+        self._streams.add(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._deaf = True
+        self._frames = iter(())
+        self._disarm()
+        if self in self._streams:
+            self._streams.remove(self)
+            self._board.connections -= 1
+        self._session.cancel_all()
+        if self._dropped_events:
+            _log.warning("a client did not read its events", connection=self._number, count=self._dropped_events)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        try:
+            if self._framing is None:
+                self._framing = choose_framing(data, self._limits.message_bytes)
+        except RequestRefused as error:
+            self._refuse(error)
+            return
+        self._frames = self._framing.feed(data)
+        self._take_turn()
+
+    def eof_received(self) -> bool:
+        """A client that only finished sending still gets its answers; one that is gone has its calls cancelled."""
+        if self._framing is not None and self._framing.pending and not self._deaf:
+            self._refuse(RequestRefused("parse_error", "the last message was not finished"))
+        self._close_when_answered()
+        return True
+
+    def pause_writing(self) -> None:
+        if self._deaf:
+            return
+        self._congested = True
+        self._transport.pause_reading()
+        self._arm("a client did not read its answers")
+
+    def resume_writing(self) -> None:
+        if self._deaf:
+            return
+        self._congested = False
+        self._disarm()
+        self._take_turn()
+
+    def answer(self, line: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        self._transport.write(line)
+        if self._transport.get_write_buffer_size() > self._limits.message_bytes:
+            self._give_up("a client did not read its answers")
+
+    def event(self, line: bytes) -> None:
+        if self._congested:
+            self._dropped_events += 1
+        elif not self._transport.is_closing():
+            self._transport.write(line)
+
+    def end(self, *, abort: bool = False) -> None:
+        """End the calls in flight, send what is written, and close; with `abort` close at once."""
+        self._session.cancel_all()
+        if abort:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _peer_is_us(self) -> bool:
+        try:
+            uid = peer_uid(self._socket)
+        except OSError as error:
+            _log.warning("a peer without credentials was refused", error=type(error).__name__, errno=error.errno)
+            return False
+        if uid != os.getuid():
+            _log.warning("another user was refused", uid=uid)
+            return False
+        return True
+
+    def _take_turn(self) -> None:
+        """Hand on at most `FRAMES_A_TURN` messages, then let the other connections have theirs."""
+        if self._deaf:
+            return
+        taken = 0
+        try:
+            for frame in self._frames:
+                self._session.receive(frame)
+                taken += 1
+                if self._deaf or self._congested:
+                    return
+                if taken == FRAMES_A_TURN:
+                    self._transport.pause_reading()
+                    self._loop.call_soon(self._take_turn)
+                    return
+        except RequestRefused as error:
+            self._refuse(error)
+            return
+        self._transport.resume_reading()
+        self._watch_frame(taken)
+
+    def _watch_frame(self, taken: int) -> None:
+        pending = self._framing is not None and self._framing.pending
+        if self._deadline is not None and (taken or not pending):
+            self._disarm()
+        if pending and self._deadline is None:
+            self._deadline = self._loop.call_later(self._limits.frame_seconds, self._frame_late)
+
+    def _frame_late(self) -> None:
+        self._deadline = None
+        text = f"a message must be finished in {self._limits.frame_seconds} s"
+        self._refuse(RequestRefused("timeout", text))
+
+    def _refuse(self, error: RequestRefused) -> None:
+        """Say why and close. What still comes in is thrown away for a while, so that a client in the middle of sending
+        gets to read the reason instead of a broken pipe."""
+        self._deaf = True
+        self._frames = iter(())
+        self._session.cancel_all()
+        self.answer(messages.failure(None, error))
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+            self._transport.resume_reading()
+            self._arm("a refused client did not close")
+
+    def _close_when_answered(self) -> None:
+        if self._transport.is_closing():
+            return
+        if hung_up(self._socket):
+            self._transport.abort()
+        elif self._session.in_flight == 0:
+            self._transport.close()
+        else:
+            self._loop.call_later(_HALF_CLOSED_SECONDS, self._close_when_answered)
+
+    def _arm(self, why: str) -> None:
+        self._disarm()
+        self._deadline = self._loop.call_later(self._limits.frame_seconds, self._give_up, why)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self, why: str) -> None:
+        _log.warning(why, connection=self._number)
+        self._transport.abort()
