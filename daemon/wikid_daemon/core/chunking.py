@@ -12,7 +12,7 @@ from wikid_daemon.core.cutting import BY_LINE, BY_SENTENCE, count_pieces, cut
 from wikid_daemon.core.page import Block, KnowledgeDocument
 
 WINDOW = 256  # word pieces that MiniLM reads
-_RESERVED = 4  # start, end and separators
+_RESERVED = 12  # start, end, separators, and room for text whose estimate is low
 _TINY_SHARE = 6  # a section under a sixth of the budget is tiny
 _HEADER_ROWS = 2  # the header and the delimiter row
 _RULES = "#-*_= \t\n"  # a chunk of nothing but rules says nothing
@@ -57,8 +57,7 @@ def chunk(document: KnowledgeDocument, count_tokens_upper: int = WINDOW) -> list
     lines = document.body.split("\n")
     chunks: list[Chunk] = []
     for piece in _pieces(document, lines, count_tokens_upper):
-        if piece.text.strip(_RULES):
-            chunks.append(Chunk(len(chunks), piece.heading, piece.text, document.body_line + piece.line))
+        chunks.append(Chunk(len(chunks), piece.heading, piece.text, document.body_line + piece.line))
     if not chunks and document.metadata:
         chunks.append(Chunk(0, (), document.description or document.title, 1))
     return chunks
@@ -124,22 +123,30 @@ def _key(heading: str) -> str:
 
 
 def _fill(section: _Section, lines: list[str], budget: int) -> list[_Piece]:
-    """The section's blocks packed from the front; a section without blocks gives its heading line."""
+    """The section's blocks as pieces; its heading line when they say nothing."""
+    found = _pack(section.heading, section.blocks, lines, budget)
+    if not found and section.head is not None:
+        found = _pack(section.heading, (section.head,), lines, budget)
+    return found
+
+
+def _pack(heading: tuple[str, ...], blocks: tuple[Block, ...], lines: list[str], budget: int) -> list[_Piece]:
+    """Blocks packed from the front, without pieces of rules alone."""
     found: list[_Piece] = []
     start, end, total = 0, 0, 0
-    for block in section.blocks or (() if section.head is None else (section.head,)):
+    for block in blocks:
         text = "\n".join(lines[block.start : block.end])
         pieces = count_pieces(text)
         if total and total + pieces > budget:
-            found.append(_piece(section.heading, "\n".join(lines[start:end]), start, total))
+            found.append(_piece(heading, "\n".join(lines[start:end]), start, total))
             total = 0
         if pieces > budget:
-            found += _split_table(section.heading, block, text, budget) or _split(section.heading, block, text, budget)
+            found += _split_table(heading, block, text, budget) or _split(heading, block, text, budget)
         else:
             start, end, total = (start if total else block.start), block.end, total + pieces
     if total:
-        found.append(_piece(section.heading, "\n".join(lines[start:end]), start, total))
-    return found
+        found.append(_piece(heading, "\n".join(lines[start:end]), start, total))
+    return [piece for piece in found if piece.text.strip(_RULES)]
 
 
 def _piece(heading: tuple[str, ...], text: str, line: int, pieces: int) -> _Piece:

@@ -78,7 +78,7 @@ def _parts(text: str, start: int, end: int, most: int, borders: Borders) -> Iter
 def _runs(text: str, start: int, end: int, most: int) -> Iterator[Slice]:
     first, pieces = start, 0
     for piece in _PIECE.finditer(text, start, end):
-        if pieces == most:
+        while pieces >= most:
             border = _safe_border(text, first, piece.start())
             yield Slice(first, border, pieces)
             first, pieces = border, count_pieces(text[border : piece.start()])

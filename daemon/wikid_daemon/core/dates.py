@@ -2,9 +2,9 @@
 
 import re
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
-from wikid_daemon.core.page import Json, KnowledgeDocument
+from wikid_daemon.core.page import Json, Verification
 
 Freshness = Literal["current", "stale", "outdated", "unverified"]
 
@@ -12,6 +12,17 @@ _FORM = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[Tt ]([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2}))?"
 )
+
+
+class Dated(Protocol):
+    """What freshness is judged by; `KnowledgeDocument` and `PageSummary` both have it."""
+
+    @property
+    def stale_after(self) -> str | None: ...
+    @property
+    def generated_at(self) -> str | None: ...
+    @property
+    def verified(self) -> tuple[Verification, ...]: ...
 
 
 def normalised(value: Json) -> str | None:
@@ -35,7 +46,7 @@ def instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def freshness(document: KnowledgeDocument, now: datetime) -> Freshness:
+def freshness(document: Dated, now: datetime) -> Freshness:
     """How far the page may be trusted to be up to date at `now` (an aware datetime); the first that holds:
 
     `stale`: `stale_after` has come. `outdated`: generated again after its latest dated verification.

@@ -93,9 +93,9 @@ def parse(yaml: str) -> dict[str, Json] | Fault:
     """Read one YAML mapping, or say what forbids it. Values are safe to encode as JSON."""
     if len(yaml) > MAX_BYTES or (len(yaml) * 4 > MAX_BYTES and len(yaml.encode()) > MAX_BYTES):
         return Fault("frontmatter_limit_bytes", f"the frontmatter is longer than {MAX_BYTES} bytes", 1)
-    masked, count = _MASKED.subn(_mask, yaml)
-    reader = _Reader(unmask=count > 0)
-    syntax = reader.read(masked)
+    masks = _MASKED.search(yaml) is not None and _UNMASKED.search(yaml) is None
+    reader = _Reader(unmask=masks)
+    syntax = reader.read(_MASKED.sub(_mask, yaml) if masks else yaml)
     if reader.duplicate is not None:
         return reader.duplicate
     if syntax is not None:

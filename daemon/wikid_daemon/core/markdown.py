@@ -40,7 +40,9 @@ class _Markdown(MarkdownIt):
         return True
 
 
-_PARSER = _Markdown("commonmark").enable("table").disable(["emphasis", "entity", "newline"])
+_PARSER = (
+    _Markdown("commonmark", {"inline_definitions": True}).enable("table").disable(["emphasis", "entity", "newline"])
+)
 _TEXT = MarkdownIt("commonmark")
 
 
@@ -103,7 +105,7 @@ def plain_text(content: str) -> str:
 
 
 def _without_gaps(blocks: list[Block], lines: int) -> tuple[Block, ...]:
-    """Stretch each block to the next one: link definitions and blank lines leave no token behind."""
+    """Stretch each block to the next one, over the blank lines between them."""
     if not blocks:
         return (Block("lines", 0, lines),)
     if blocks[0].start > 0:
@@ -125,7 +127,7 @@ def _destinations(tokens: list[Token], env: EnvType) -> list[Destination]:
 
 
 def _inline_hrefs(content: str, env: EnvType) -> list[str]:
-    """The link destinations in `content`; text with very many brackets is read line by line, endless lines not at all."""
+    """The link destinations in `content`; text with a great many brackets only line by line, such a line not at all."""
     if content.count("[") > MOST_BRACKETS:
         rest = content.split("\n") if "\n" in content else []
         return [href for line in rest if "[" in line for href in _inline_hrefs(line, env)]

@@ -104,6 +104,16 @@ class StoredPage:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredLink:
+    """A link from page number `source` to a page id, typed where `relation` is set."""
+
+    source: int
+    target: str
+    relation: str | None
+    scope: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredChunk:
     chunk: int
     page: int
@@ -391,23 +401,30 @@ class Catalog:
         rows = self._reader().execute("SELECT page_id FROM pages WHERE summary IS NOT NULL")
         return {page_id for (page_id,) in rows}
 
-    def relations_from(self, pages: Sequence[int]) -> list[tuple[int, str, str, str | None]]:
-        """(source page, target id, type, scope) of the typed relations of these pages."""
+    def links_from(self, pages: Sequence[int]) -> list[StoredLink]:
+        """All links of these pages, typed and untyped."""
         marks = ",".join("?" * len(pages))
         rows = self._reader().execute(
-            f"SELECT source, target, relation, scope FROM links WHERE source IN ({marks}) AND relation IS NOT NULL",
-            tuple(pages),
+            f"SELECT source, target, relation, scope FROM links WHERE source IN ({marks})", tuple(pages)
         )
-        return list(rows)
+        return [StoredLink(*row) for row in rows]
 
-    def relations_to(self, page_ids: Sequence[str]) -> list[tuple[int, str, str, str | None]]:
-        """(source page, target id, type, scope) of the typed relations that point at these pages."""
+    def relations_to(self, page_ids: Sequence[str]) -> list[StoredLink]:
+        """The typed relations that point at these pages."""
         marks = ",".join("?" * len(page_ids))
         rows = self._reader().execute(
             f"SELECT source, target, relation, scope FROM links WHERE target IN ({marks}) AND relation IS NOT NULL",
             tuple(page_ids),
         )
-        return list(rows)
+        return [StoredLink(*row) for row in rows]
+
+    def numbers_of(self, page_ids: Sequence[str]) -> dict[str, int]:
+        """Page id → number, for the served ones."""
+        marks = ",".join("?" * len(page_ids))
+        rows = self._reader().execute(
+            f"SELECT page_id, page FROM pages WHERE page_id IN ({marks}) AND summary IS NOT NULL", tuple(page_ids)
+        )
+        return dict(rows)
 
     def backlinks(self, page_id: str) -> list[str]:
         rows = self._reader().execute(

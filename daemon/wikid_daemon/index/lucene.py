@@ -30,6 +30,7 @@ MAX_IDENTIFIER_TERMS: Final = 64
 RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
+LUCENE: Final = "9.9"
 
 _LUCENE = "org.apache.lucene."
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")
@@ -190,17 +191,24 @@ class LexicalIndex:
 
     def terms(self, text: str) -> list[tuple[str, float]]:
         """The analysed words of `text` with their inverse document frequency in this vault (BM25's)."""
-        java = self._java
-        english = java.english
-        found = java.AnalyzerUtils.analyze(english, fold(text))
-        words = list(dict.fromkeys(found.toArray()))
+        java, folded = self._java, fold(text)
+        latin, cjk = split_scripts(folded)
+        analyzers = [("text", java.english, latin)] if latin else []
+        if cjk:
+            analyzers.append(("cjk", java.cjk, folded))
+        words: dict[str, str] = {}
+        for name, analyzer, part in analyzers:
+            found = java.AnalyzerUtils.analyze(analyzer, part)
+            for word in found.toArray():
+                if name == "text" or _CJK.search(word):
+                    words.setdefault(word, name)
         searcher = self._searchers.acquire()
         try:
             reader = searcher.getIndexReader()
             total = reader.numDocs()
             result = []
-            for word in words:
-                term = java.Term("text", word)
+            for word, name in words.items():
+                term = java.Term(name, word)
                 frequency = min(reader.docFreq(term), total)
                 result.append((word, _idf(frequency, total)))
             return result
@@ -362,6 +370,7 @@ class _Classes:
         for short, name in names.items():
             setattr(self, short, java_class(name))
         self.english = self.English.newDefaultInstance()
+        self.cjk = self.CJKAnalyzer()
         self.identifiers = _identifier_analyzer(self)
         self.IndexSearcher.setMaxClauseCount(MAX_CLAUSES)
 
@@ -384,7 +393,7 @@ def _java_name(problem: Exception) -> str:
 
 def _analyzer(java: Any) -> Any:
     by_field = java.HashMap()
-    cjk = java.CJKAnalyzer()
+    cjk = java.cjk
     identifiers = java.identifiers
     keyword = java.KeywordAnalyzer()
     by_field.put("cjk", cjk)

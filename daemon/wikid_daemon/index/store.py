@@ -15,10 +15,12 @@ import numpy as np
 
 from wikid_daemon.core.manifest import Stamp
 from wikid_daemon.core.summary import PageSummary
+from wikid_daemon.index.catalog import SCHEMA as CATALOG_SCHEMA
 from wikid_daemon.index.catalog import Catalog, CatalogDamaged, NewChunk, NewPage, StoredChunk, StoredPage
 from wikid_daemon.index.dense import DenseHit, DenseIndex, Vectors
 from wikid_daemon.index.jvm import JavaUnavailable
-from wikid_daemon.index.lucene import LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
+from wikid_daemon.index.lucene import LUCENE, LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
+from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,14 @@ class Store:
     @property
     def model(self) -> str:
         return self._model
+
+    def versions(self) -> dict[str, str]:
+        """What this index was made with; a change of any part of it means a rebuild of that part."""
+        return {
+            "catalog": str(CATALOG_SCHEMA),
+            "lexical": f"lucene-{LUCENE}/{LEXICAL_SCHEMA}" if self.has_lexical else "",
+            "model": self._model,
+        }
 
     def lexical(self, text: str, limit: int, types: Sequence[str] = ()) -> list[LexicalHit]:
         return [] if self._lexical is None else self._lexical.search(text, limit, types)

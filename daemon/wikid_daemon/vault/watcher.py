@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from watchfiles import Change
 from watchfiles._rust_notify import RustNotify
 
 from wikid_daemon.core import names
@@ -35,6 +36,8 @@ _STEADY_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 # The system's queue holds 16,384 events; after a flood some may be lost, and one scan is cheaper than so many paths.
 _FLOOD = 4_096
+_DRAIN_MS = 5
+_RESTARTS_IN_A_ROW = 3
 
 _INOTIFY_REMEDY = (
     "raise the limit with: sudo sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=1024"
@@ -160,18 +163,24 @@ class Watcher:
             self._polled = None
             self._become("watching")
             self._on_change({EVERYTHING})
-            last_wake = time.time()
+            last_wake, unsettled = time.time(), False
             while not self._stop.is_set():
                 events = notifier.watch(LONGEST_BATCH_MS, SETTLE_MS, _WAKE_MS, self._stop)
                 slept, last_wake = time.time() - last_wake > _WAKE_MS / 1000 + _SLEPT_SECONDS, time.time()
                 if events in ("stop", "signal"):
                     return "interrupted"
                 batch = self._batch(set() if isinstance(events, str) else events)
-                if slept or batch.lost:
-                    batch = _Batch({EVERYTHING}, batch.markers, folders_changed=True, lost=True)
-                if batch.folders_changed and not _WATCHES_TREES:
-                    notifier, old = self._start(), notifier
-                    old.close()
+                if slept or unsettled:
+                    batch.lose()
+                restarts = 0
+                while batch.folders_changed and not _WATCHES_TREES and restarts < _RESTARTS_IN_A_ROW:
+                    batch.folders_changed = False
+                    notifier, late = self._restart(notifier)
+                    batch.add(late)
+                    restarts += 1
+                unsettled = batch.folders_changed and not _WATCHES_TREES
+                if unsettled:
+                    batch.lose()  # folders come and go faster than they can be watched; the next round tries again
                 self._report(batch)
                 if not os.path.isdir(self._root):
                     return "the folder of the pages is gone"
@@ -198,34 +207,44 @@ class Watcher:
                 if self._stop.is_set() or not os.path.isdir(self._root):
                     raise
 
+    def _restart(self, old: Notifier) -> tuple[Notifier, "_Batch"]:
+        """Watch the folders that exist now; what the old notifier has seen until then comes along."""
+        fresh = self._start()
+        try:
+            late = old.watch(SETTLE_MS, _DRAIN_MS, _DRAIN_MS, None)
+        finally:
+            old.close()
+        return fresh, self._batch(set() if isinstance(late, str) else late)
+
     def _batch(self, events: set[tuple[int, str]]) -> "_Batch":
-        batch = _Batch(set(), set(), folders_changed=False, lost=len(events) >= _FLOOD)
+        batch = _Batch(set(), set(), folders_changed=False)
         markers = None if self._markers is None else os.fspath(self._markers) + os.sep
-        for _, path in events:
+        flood = len(events) >= _FLOOD
+        if flood:
+            batch.lose()
+        for change, path in events:
             if markers is not None and path.startswith(markers):
                 batch.markers.add(path[len(markers) :])
             elif path == self._root:
-                batch.folders_changed = True
-                batch.paths.add(EVERYTHING)
-            elif path.startswith(self._root + os.sep):
-                self._sort(path, batch)
+                batch.lose()
+            elif not flood and path.startswith(self._root + os.sep):
+                self._sort(path, batch, made=change == Change.added)
         return batch
 
-    def _sort(self, path: str, batch: "_Batch") -> None:
+    def _sort(self, path: str, batch: "_Batch", *, made: bool) -> None:
         relative = path[len(self._root) + 1 :].replace(os.sep, "/")
         reason = names.skip_reason(relative, strict=self._vault.strict)
         if reason == "hidden":
             return
+        watched = relative in self._folders
         try:
-            is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
-            was_folder = relative in self._folders
+            exists, is_folder = True, stat.S_ISDIR(os.lstat(path).st_mode)
         except OSError:
             # Gone: on systems that watch trees nothing tells whether it was a folder, unless its name is a page's.
-            is_folder = False
-            was_folder = relative in self._folders or (_WATCHES_TREES and reason == "not_markdown")
-        if is_folder or was_folder:
-            batch.folders_changed = True
+            exists, is_folder = False, _WATCHES_TREES and reason == "not_markdown"
+        if is_folder or watched:
             batch.paths.add(relative)
+            batch.folders_changed |= made or not (exists and is_folder and watched)
         elif reason is None:
             batch.paths.add(relative)
 
@@ -280,7 +299,16 @@ class _Batch:
     paths: set[str]
     markers: set[str]
     folders_changed: bool
-    lost: bool
+
+    def add(self, later: "_Batch") -> None:
+        self.paths |= later.paths
+        self.markers |= later.markers
+        self.folders_changed |= later.folders_changed
+
+    def lose(self) -> None:
+        """Events may be missing: everything must be looked at, and watched anew."""
+        self.paths.add(EVERYTHING)
+        self.folders_changed = True
 
 
 def _differences(before: dict[str, Stamp], now: dict[str, Stamp]) -> set[str]:

@@ -1,0 +1,141 @@
+"""A query: normalised, cut into weighted terms, and matched against pages. Text is never parsed as a language."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wikid_daemon.core.summary import PageSummary
+
+MAX_CODE_POINTS: Final = 2_000
+MAX_TERMS: Final = 64
+INITIAL_MODES: Final = ("lexical", "hybrid")
+
+_SPACE = re.compile(r"\s+")
+_HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")
+_NAME_NOISE = re.compile(r"[\s_\-]+")
+
+
+def normalise(query: str) -> str:
+    """NFKC, trimmed, white space collapsed; punctuation, quotes and identifiers stay (seed A, Query construction)."""
+    return _SPACE.sub(" ", unicodedata.normalize("NFKC", query)).strip()
+
+
+def has_words(query: str) -> bool:
+    """False for an empty query and for pure ASCII punctuation."""
+    return _HAS_WORD.search(query) is not None
+
+
+class Terms:
+    """The query's analysed terms with their inverse document frequencies, and where they stand in a text.
+
+    Terms are stems, so `databas` matches database and databases; of two that fit, the longer one counts.
+    """
+
+    def __init__(self, weights: Sequence[tuple[str, float]]) -> None:
+        kept = sorted(weights, key=lambda each: -each[1])[:MAX_TERMS]
+        self._weights = dict(kept)
+        self.mass = sum(self._weights.values())
+        longest_first = sorted(self._weights, key=len, reverse=True)
+        self._of_form = {_form(word): word for word in longest_first}
+        pattern = "|".join(_boundary(word) + re.escape(_form(word)) for word in longest_first)
+        self._pattern = re.compile(f"({pattern})") if pattern else None
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def coverage(self, text: str) -> float:
+        """The share of the query's weight whose terms stand in `text`, 0–1."""
+        if self._pattern is None or self.mass <= 0:
+            return 0.0
+        found = {self._of_form[form] for form in self._pattern.findall(fold(text))}
+        return sum(self._weights[word] for word in found) / self.mass
+
+    def first_match(self, text: str) -> int:
+        """The offset of the first matched word, or 0."""
+        found = self._pattern.search(fold(text)) if self._pattern is not None else None
+        return 0 if found is None else found.start()
+
+    def densest(self, text: str, width: int) -> int:
+        """The offset of the stretch of `width` code points that holds the most of the query's weight."""
+        if self._pattern is None:
+            return 0
+        places = [(m.start(), self._weights[self._of_form[m.group(1)]]) for m in self._pattern.finditer(fold(text))]
+        best, best_at = 0.0, 0
+        for i, (at, _) in enumerate(places):
+            inside = {start: weight for start, weight in places[i:] if start < at + width}
+            total = sum(inside.values())
+            if total > best:
+                best, best_at = total, at
+        return best_at
+
+
+def fold(text: str) -> str:
+    """The form in which terms are compared; one code point stays one, so that offsets hold."""
+    if text.isascii():
+        return text.lower()
+    folded = text.lower()
+    return folded if len(folded) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+def _form(word: str) -> str:
+    # Porter turns a final y into i
+    return word[:-1] if len(word) > 3 and word.endswith("i") else word
+
+
+def _boundary(word: str) -> str:
+    return r"(?<!\w)" if word.isascii() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A page that the query names outright: `by` is title, alias or page id."""
+
+    by: str
+
+
+def identity(query: str, page_id: str, summary: PageSummary) -> Identity | None:
+    """Whether the whole query is the page's title, one of its aliases, its id or its file name."""
+    wanted = _name(query)
+    if not wanted:
+        return None
+    if wanted == _name(summary.title):
+        return Identity("title")
+    if any(wanted == _name(alias) for alias in summary.aliases):
+        return Identity("alias")
+    whole, last = page_id, page_id.rsplit("/", 1)[-1]
+    if wanted in (_name(whole), _name(last), _name(f"{whole}.md"), _name(f"{last}.md")):
+        return Identity("page id")
+    return None
+
+
+def _name(text: str) -> str:
+    return _NAME_NOISE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip(" \"'`[]?.!")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A slice of a chunk around what matched; `line` is the file line where it begins."""
+
+    text: str
+    line: int
+
+
+def excerpt(text: str, start_line: int, terms: Terms, width: int) -> Excerpt:
+    """At most `width` code points of the chunk, on line borders, from a little before the densest match."""
+    text = text.strip("\n")
+    if len(text) <= width:
+        return Excerpt(text.strip(), start_line)
+    at = max(0, terms.densest(text, width) - width // 8)
+    begin = text.rfind("\n", 0, at) + 1 if at else 0
+    if at - begin > width // 4:
+        begin = text.rfind(" ", 0, at) + 1
+    end = min(len(text), begin + width)
+    if end < len(text):
+        border = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end))
+        end = border if border > begin + width // 2 else end
+    before, after = "… " if begin else "", " …" if end < len(text) else ""
+    return Excerpt(before + text[begin:end].strip() + after, start_line + text.count("\n", 0, begin))

@@ -1,0 +1,106 @@
+"""What `status` tells: the daemon, its models, and the truth about each vault."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wikid_daemon.indexer import Indexer
+from wikid_daemon.vault.vault import Vault
+from wikid_daemon.vaults import Unopened
+from wikid_protocol import __version__
+from wikid_protocol import records as r
+
+if sys.platform != "win32":
+    import resource
+
+LISTED_PATHS = 100
+
+
+def vault_record(vault: Vault) -> r.VaultRecord:
+    blocked = vault.blocked
+    return r.VaultRecord(
+        vault_id=r.VaultId(vault.vault_id),
+        name=vault.name,
+        path=str(vault.root),
+        kind=vault.kind,
+        topic=vault.topic,
+        mode=vault.mode,
+        read_only=vault.read_only,
+        state_path=str(vault.state),
+        blocked=None if blocked is None else f"{blocked.code}: {blocked.message}",
+    )
+
+
+def vault_status(indexer: Indexer) -> r.VaultStatus:
+    """Counts come from the catalog, doubts from the indexer; nothing is guessed."""
+    vault, state, store = indexer.vault, indexer.state, indexer.store
+    blocked = vault.blocked is not None and not vault.blocked.serve
+    base = r.VaultStatus(vault=vault_record(vault), state="blocked" if blocked else state.state, reason=state.reason)
+    if store is None:
+        return base
+    pages, chunks = store.catalog.counts()
+    codes = Counter(store.catalog.finding_counts())
+    codes.update(finding.code for finding in (*state.collisions, *vault.findings))
+    return r.VaultStatus(
+        vault=base.vault,
+        state=base.state,
+        generation=store.generation,
+        pages=pages,
+        chunks=chunks,
+        embedded=store.embedded,
+        pending=state.pending,
+        embedding_pending=state.embedding_pending,
+        stale=indexer.stale,
+        failed=tuple(r.PathReason(path=path, reason=why) for path, why in list(state.failed.items())[:LISTED_PATHS]),
+        findings=sum(codes.values()),
+        findings_by_code=dict(sorted(codes.items())),
+        skipped=dict(Counter(reason for _, reason in state.skipped)),
+        skipped_paths=tuple(r.PathReason(path=path, reason=why) for path, why in state.skipped[:LISTED_PATHS]),
+        packets_without_page=state.packets_without_page,
+        last_scan=None if state.last_scan is None else state.last_scan.isoformat(timespec="milliseconds"),
+        watcher=state.watch.mode,
+        watcher_reason=state.watch.reason,
+        versions=store.versions(),
+        reason=state.reason,
+    )
+
+
+def unopened_status(unopened: Unopened) -> r.VaultStatus:
+    entry = unopened.entry
+    record = r.VaultRecord(
+        vault_id=r.VaultId(entry.vault_id), name=entry.name, path=str(entry.path), kind="plain", blocked=unopened.reason
+    )
+    return r.VaultStatus(vault=record, state="unavailable", reason=unopened.reason)
+
+
+def daemon_status(started: datetime, endpoint: Path, connections: int) -> r.DaemonStatus:
+    now = datetime.now(UTC)
+    return r.DaemonStatus(
+        version=__version__,
+        pid=os.getpid(),
+        started=started.isoformat(timespec="seconds"),
+        uptime_s=round((now - started).total_seconds(), 1),
+        endpoint=str(endpoint),
+        rss_bytes=_rss(),
+        connections=connections,
+    )
+
+
+def _rss() -> int:
+    """Resident bytes now where the system tells (Linux), else the peak so far."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return _peak_rss()
+
+
+def _peak_rss() -> int:
+    if sys.platform == "win32":
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,80 @@
+"""First-stage retrieval in one vault: both lists, fused, each page with its best chunk and its confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wikid_daemon.core import query as q
+from wikid_daemon.core.confidence import IDENTITY_CONFIDENCE, Signals, confidence
+from wikid_daemon.core.query import Identity, Terms
+from wikid_daemon.core.ranking import CANDIDATES, Fused, best_per_page, fuse
+from wikid_daemon.index.dense import Vectors
+from wikid_daemon.index.store import Found, Store
+
+# a page has several chunks in each list, and deleted ones are dropped: ask for more chunks than pages
+CHUNKS_PER_PAGE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A retrieved page. `rank` counts from 1 in its vault's fused list; `confidence` is unadjusted."""
+
+    found: Found
+    rank: int
+    fused: Fused
+    coverage: float
+    confidence: float
+    identity: Identity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: the normalised text, its vector where there is one, and the share of the dense list."""
+
+    text: str
+    vector: Vectors | None
+    dense_share: float
+    types: tuple[str, ...] = ()
+
+
+def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidate], Terms]:
+    """The best `keep` pages of one vault, best first, and the query's terms as this vault weighs them."""
+    wanted = CANDIDATES * CHUNKS_PER_PAGE
+    lexical = [(hit.key, hit.score) for hit in store.lexical(question.text, wanted, question.types)]
+    vector = question.vector
+    dense = [(hit.key, hit.score) for hit in store.dense(vector, wanted)] if vector is not None else []
+    page_of = store.catalog.chunk_pages(list({chunk for chunk, _ in (*lexical, *dense)}))
+    fused = fuse(
+        best_per_page(lexical, page_of, CANDIDATES),
+        best_per_page(dense, page_of, CANDIDATES),
+        lambda chunks: store.cosines(vector, chunks) if vector is not None else {},
+        question.dense_share if vector is not None else 0.0,
+    )
+    terms = Terms(store.terms(question.text))
+    return _candidates(store, question, fused[: keep * 2], terms)[:keep], terms
+
+
+def _candidates(store: Store, question: Question, fused: Sequence[Fused], terms: Terms) -> list[Candidate]:
+    found = store.load([each.chunk for each in fused])
+    types = {each.strip().lower() for each in question.types}
+    candidates: list[Candidate] = []
+    for each in fused:
+        at = found.get(each.chunk)
+        if at is None or (types and at.page.summary.type.strip().lower() not in types):
+            continue
+        candidates.append(_candidate(question, each, at, terms, len(candidates) + 1))
+    return candidates
+
+
+def _candidate(question: Question, fused: Fused, found: Found, terms: Terms, rank: int) -> Candidate:
+    summary, chunk = found.page.summary, found.chunk
+    coverage = terms.coverage(f"{summary.title}\n{' '.join(summary.aliases)}\n{chunk.heading}\n{chunk.text}")
+    named = q.identity(question.text, found.page.page_id, summary)
+    # a language that the embedder does not know says nothing through its cosine
+    cosine = fused.cosine if question.dense_share > 0 else None
+    believed = confidence(Signals(coverage, cosine, terms.mass))
+    if named is not None:
+        believed = max(believed, IDENTITY_CONFIDENCE)
+    return Candidate(found, rank, fused, coverage, believed, named)

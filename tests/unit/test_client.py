@@ -1,0 +1,330 @@
+"""The blocking client against a fake daemon on a real socket."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import wikid_client
+from wikid_client import Client, DaemonFailed, DaemonNotRunning, Progress, RequestRefused, launch
+from wikid_client.client import LONG_TIMEOUT
+from wikid_client.testing import FakeDaemon, sample_item, sample_recall
+from wikid_protocol import records as r
+from wikid_protocol.decode import decode
+from wikid_protocol.messages import result
+from wikid_protocol.methods import METHODS
+
+RENAMED = {"index/reindex": "reindex", "index/sync": "sync"}
+NAMES = {name: RENAMED.get(name, name.replace("/", "_")) for name in METHODS if name != "initialize"}
+MODEL = r.ModelRecord(name="m", purpose="embedder", state="ready")
+
+# a process that listens as a daemon would, gives way where one listens already, and leaves when it is told to stop
+DAEMON_SCRIPT = """
+import fcntl, os, sys
+from pathlib import Path
+from wikid_client.testing import FakeDaemon
+path = Path(os.environ["WIKID_SOCKET"])
+lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR)
+fcntl.flock(lock, fcntl.LOCK_EX)
+if path.exists() and os.path.getsize(f"{path}.lock"):
+    sys.exit(0)
+path.unlink(missing_ok=True)
+daemon = FakeDaemon(path=path)
+daemon.start()
+os.write(lock, b"%d" % os.getpid())
+fcntl.flock(lock, fcntl.LOCK_UN)
+daemon.wait()
+"""
+
+
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An endpoint that a started daemon will listen on; its log is in a folder of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(launch, "daemon_command", lambda *_: [sys.executable, "-c", DAEMON_SCRIPT])
+    return tmp_path / "wikid.sock"
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_the_client_has_each_method_of_the_table(method: str) -> None:
+    row = METHODS[method]
+    function = getattr(Client, NAMES[method])
+    parameters = dict(list(inspect.signature(function).parameters.items())[1:])
+    assert parameters.pop("timeout").default is None
+    wanted = {each.name: each for each in fields(row.params)}
+    if wanted.pop("progress_token", None):
+        assert parameters.pop("progress").default is None
+    assert list(parameters) == list(wanted)
+    for name, each in wanted.items():
+        assert parameters[name].default == (inspect.Parameter.empty if each.default is MISSING else each.default)
+    assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in list(parameters.values())[1:])
+    assert get_type_hints(function)["return"] is row.result
+
+
+def test_the_client_has_no_method_that_the_table_lacks() -> None:
+    public = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
+    assert public == {*NAMES.values(), "close"}
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_each_method_sends_params_that_the_daemon_can_read(method: str) -> None:
+    row = METHODS[method]
+    needed = {each.name: "x" for each in fields(row.params) if each.default is MISSING}
+    refused = RequestRefused("read_only", "no", hint="another vault")
+    with FakeDaemon({method: refused}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        with pytest.raises(RequestRefused) as caught:
+            getattr(client, NAMES[method])(**needed)
+        assert (caught.value.kind, caught.value.hint, caught.value.exit_code) == ("read_only", "another vault", 1)
+    [(sent, params)] = daemon.calls
+    assert sent == method
+    assert set(params) <= {each.name for each in fields(row.params)}
+    assert decode(row.params, params) == row.params(**needed)
+
+
+def test_an_answer_is_a_record() -> None:
+    answer = sample_recall(r.Bundle(card=sample_item(dates=r.Dates(updated="2026-01-02"))))
+    with FakeDaemon({"recall": lambda _: answer}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        assert client.recall("q", types=["concept"], max_results=2) == answer
+    assert daemon.calls[0][1]["types"] == ["concept"]
+    assert daemon.calls[0][1]["max_results"] == 2
+
+
+def test_progress_reaches_its_callable_before_the_answer() -> None:
+    def build(params: dict[str, Any]) -> Generator[Progress, None, r.ModelRecord]:
+        yield Progress("begin", f"building {params['name']}", 0)
+        yield Progress("report", "still at it")
+        yield Progress("end", "built", 100)
+        return MODEL
+
+    steps: list[Progress] = []
+    with FakeDaemon({"models/build": build}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        assert client.models_build("m", progress=steps.append) == MODEL
+        assert client.models_build("m") == MODEL
+    assert [(each.kind, each.percentage) for each in steps] == [("begin", 0), ("report", None), ("end", 100)]
+
+
+def test_a_reading_call_goes_on_after_a_restart() -> None:
+    with FakeDaemon() as daemon, Client(endpoint=daemon.endpoint) as client:
+        client.ping()
+        daemon.stop()
+        daemon.start()
+        assert client.ping().version == "0.0-fake"
+
+
+def test_a_reading_call_is_tried_twice_and_not_for_ever() -> None:
+    with (
+        FakeDaemon({"status": _break}) as daemon,
+        Client(endpoint=daemon.endpoint) as client,
+        pytest.raises(DaemonFailed, match="closed the connection"),
+    ):
+        client.status()
+    assert len(daemon.calls) == 2
+
+
+def test_a_writing_call_is_never_repeated() -> None:
+    with FakeDaemon({"vault/add": _break}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        with pytest.raises(DaemonFailed):
+            client.vault_add("/notes")
+        assert client.ping()
+    assert [method for method, _ in daemon.calls] == ["vault/add", "ping"]
+
+
+def test_a_late_answer_is_not_taken_for_the_next_one() -> None:
+    let_go = threading.Event()
+
+    def slow(_: dict[str, Any]) -> r.Pong:
+        let_go.wait(20)
+        return r.Pong(version="late", pid=1)
+
+    with FakeDaemon({"ping": slow}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        with pytest.raises(DaemonFailed, match="in time"):
+            client.ping(timeout=0.05)
+        daemon.answers["ping"] = r.Pong(version="prompt", pid=1)
+        let_go.set()
+        assert client.ping().version == "prompt"
+
+
+def test_long_calls_have_time_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
+    for call, seconds in (
+        (lambda client: client.reindex(), LONG_TIMEOUT),
+        (lambda client: client.sync(timeout_ms=60_000), 65.0),
+        (lambda client: client.reindex(timeout=4), 4.0),
+        (lambda client: client.ping(), 9.0),
+        (lambda client: client.ping(timeout=2), 2.0),
+    ):
+        transport = Scripted(b"")
+        with pytest.raises(DaemonFailed):
+            call(Client(transport=transport, timeout=9))
+        assert transport.deadline == 1_000 + seconds
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r", "does not speak"),
+        (b"[]", "does not speak"),
+        (result(1, {"version": "secret", "pid": "secret"}).strip(), "pid: expected an integer"),
+        (b'{"jsonrpc":"2.0","id":1}', "expected an object"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_the_daemon_s_failure(line: bytes, words: str) -> None:
+    transport = Scripted(line)
+    with pytest.raises(DaemonFailed, match=words) as caught:
+        Client(transport=transport).ping()
+    assert "secret" not in str(caught.value)
+
+
+def test_an_error_without_id_ends_the_call() -> None:
+    line = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON"}}'
+    with pytest.raises(RequestRefused, match="not JSON"):
+        Client(transport=Scripted(line)).ping()
+
+
+def test_without_a_daemon_the_error_names_the_command_that_starts_one(tmp_path: Path) -> None:
+    with Client(endpoint=tmp_path / "none.sock", start=False) as client, pytest.raises(DaemonNotRunning) as caught:
+        client.ping()
+    assert "wikid start" in str(caught.value)
+
+
+def test_a_stale_socket_counts_as_no_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "stale.sock"
+    with socket.socket(socket.AF_UNIX) as old:
+        old.bind(str(path))
+    with Client(endpoint=path, start=False) as client, pytest.raises(DaemonNotRunning, match="wikid start"):
+        client.ping()
+
+
+def test_a_file_in_the_way_is_left_alone_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "start_daemon", _never)
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    with Client(endpoint=path) as client, pytest.raises(DaemonNotRunning, match="not a socket"):
+        client.ping()
+    assert path.read_text() == "mine"
+
+
+def test_an_unreachable_place_does_not_start_a_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "start_daemon", _never)
+    (tmp_path / "file").write_text("")
+    with Client(endpoint=tmp_path / "file" / "x.sock") as client, pytest.raises(DaemonNotRunning, match="cannot reach"):
+        client.ping()
+
+
+def test_another_user_s_process_is_not_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = os.getuid()
+    with FakeDaemon() as daemon, Client(endpoint=daemon.endpoint) as client:
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+        with pytest.raises(DaemonNotRunning, match="another user"):
+            client.ping()
+        monkeypatch.undo()
+    assert daemon.calls == []
+
+
+def test_many_clients_at_once_start_one_daemon(spawned: Path) -> None:
+    def ask(_: int) -> int:
+        with Client(endpoint=spawned) as client:
+            return client.ping().pid
+
+    with ThreadPoolExecutor(4) as pool:
+        pids = set(pool.map(ask, range(4)))
+    with Client(endpoint=spawned) as client:
+        client.shutdown()
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+def test_a_daemon_is_started_over_a_stale_socket(spawned: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as old:
+        old.bind(str(spawned))
+    with Client(endpoint=spawned) as client:
+        assert client.ping()
+        client.shutdown()
+
+
+def test_a_daemon_that_leaves_at_once_is_reported_with_its_log(
+    spawned: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = "print('what went wrong', flush=True); raise SystemExit(7)"
+    monkeypatch.setattr(launch, "daemon_command", lambda *_: [sys.executable, "-c", script])
+    with Client(endpoint=spawned) as client, pytest.raises(DaemonNotRunning, match="exit code 7") as caught:
+        client.ping()
+    log = tmp_path / "wikid" / "start.log"
+    assert str(log) in str(caught.value)
+    assert log.read_text() == "what went wrong\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_daemon_that_is_not_installed_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "find_spec", lambda _: None)
+    with Client(endpoint=tmp_path / "none.sock") as client, pytest.raises(DaemonNotRunning, match="pip install"):
+        client.ping()
+
+
+def test_on_windows_the_client_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with Client(endpoint=tmp_path / "none.sock") as client, pytest.raises(DaemonNotRunning, match="named pipes"):
+        client.ping()
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(wikid_client, name) for name in wikid_client.__all__)
+    assert set(wikid_client.__all__) <= set(dir(wikid_client))
+    with pytest.raises(AttributeError):
+        _ = wikid_client.Nothing
+
+
+def test_importing_the_package_loads_next_to_nothing() -> None:
+    heavy = "argparse asyncio aiohttp dataclasses numpy orjson rich socket subprocess typing wikid_protocol"
+    code = f"import sys, wikid_client; print(*sorted(set({heavy.split()}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-S", "-c", code], env=_paths(), capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
+def _paths() -> dict[str, str]:
+    root = Path(wikid_client.__file__).parents[1]
+    return {"PYTHONPATH": os.pathsep.join(map(str, (root, root.parent / "protocol")))}
+
+
+def _break(_: dict[str, Any]) -> object:
+    raise ConnectionError
+
+
+def _never(*_: object) -> object:
+    raise AssertionError("a daemon was started")
+
+
+class Scripted:
+    """A transport that answers every call with one line; an empty one never comes."""
+
+    def __init__(self, line: bytes) -> None:
+        self.line = line
+        self.deadline = 0.0
+
+    def connect(self, deadline: float) -> None:
+        self.deadline = deadline
+
+    def send(self, line: bytes, deadline: float) -> None:
+        assert line.endswith(b"\n")
+        assert deadline == self.deadline
+
+    def receive(self, deadline: float) -> bytes:
+        assert deadline == self.deadline
+        if not self.line:
+            raise DaemonFailed("nothing comes")
+        return self.line
+
+    def close(self) -> None:
+        pass
