@@ -1,1 +1,111 @@
-"""Talk to wikid."""
+"""Talk to wikid.
+
+    with Client() as wikid:
+        answer = wikid.recall("how do we roll back a deploy")
+        for bundle in answer.bundles:
+            ...
+
+Names are loaded when they are first used, so that importing the package costs an editor nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # `typing` itself takes longer to load than everything here
+if TYPE_CHECKING:
+    from wikid_client.client import Client, Progress
+    from wikid_client.transport import SocketTransport, Transport
+    from wikid_protocol.errors import DaemonFailed, DaemonNotRunning, RequestRefused, WikidError
+    from wikid_protocol.records import (
+        Bundle,
+        DaemonStatus,
+        Dates,
+        Diagnostic,
+        Done,
+        Item,
+        ModelList,
+        ModelRecord,
+        Page,
+        PageId,
+        PageMatch,
+        PageMatches,
+        PathReason,
+        Pong,
+        Recall,
+        ReindexReport,
+        ReindexReports,
+        RelationRecord,
+        Resolution,
+        ResolvedVault,
+        SearchedVault,
+        StatusReport,
+        Synced,
+        SyncedVaults,
+        VaultId,
+        VaultList,
+        VaultRecord,
+        VaultStatus,
+    )
+
+__all__ = [
+    "Bundle",
+    "Client",
+    "DaemonFailed",
+    "DaemonNotRunning",
+    "DaemonStatus",
+    "Dates",
+    "Diagnostic",
+    "Done",
+    "Item",
+    "ModelList",
+    "ModelRecord",
+    "Page",
+    "PageId",
+    "PageMatch",
+    "PageMatches",
+    "PathReason",
+    "Pong",
+    "Progress",
+    "Recall",
+    "ReindexReport",
+    "ReindexReports",
+    "RelationRecord",
+    "RequestRefused",
+    "Resolution",
+    "ResolvedVault",
+    "SearchedVault",
+    "SocketTransport",
+    "StatusReport",
+    "Synced",
+    "SyncedVaults",
+    "Transport",
+    "VaultId",
+    "VaultList",
+    "VaultRecord",
+    "VaultStatus",
+    "WikidError",
+]
+
+_HOMES = {
+    "Client": "wikid_client.client",
+    "Progress": "wikid_client.client",
+    "SocketTransport": "wikid_client.transport",
+    "Transport": "wikid_client.transport",
+    "DaemonFailed": "wikid_protocol.errors",
+    "DaemonNotRunning": "wikid_protocol.errors",
+    "RequestRefused": "wikid_protocol.errors",
+    "WikidError": "wikid_protocol.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_HOMES.get(name, "wikid_protocol.records")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -226,8 +226,8 @@ class Indexer:
     def _open(self) -> None:
         self._mirror.open()
         store = Store(self.vault.state / "current")
-        for kind, words in store.notes:
-            log.warning(kind, vault_id=self.vault.vault_id, reason=words)
+        for kind, _ in store.notes:
+            log.warning(kind, vault_id=self.vault.vault_id)
         self._known = store.catalog.known_files()
         self._by_fold = {names.folded(path): path for path in self._known}
         self.store = store
@@ -263,7 +263,7 @@ class Indexer:
         """A full disk, say: reads go on from the last good generation, and everything is looked at again soon."""
         reason = files.failure_reason(problem) if isinstance(problem, OSError) else type(problem).__name__
         if self.state.reason != reason:
-            log.error("indexing_interrupted", vault_id=self.vault.vault_id, reason=reason)
+            log.error("indexing_interrupted", vault_id=self.vault.vault_id, kind=reason)
         self.state.state, self.state.reason = "failed", reason
         self._next_scan = time.monotonic() + TROUBLE_SECONDS
         with self._wake:
@@ -469,7 +469,7 @@ class Indexer:
             self._retries[path] = (time.monotonic() + RETRY_SECONDS[tries], tries + 1)
         shown = names.printable(path)
         if self.state.failed.get(shown) != reason:
-            log.info("file_not_read", vault_id=self.vault.vault_id, reason=reason)
+            log.info("file_not_read", vault_id=self.vault.vault_id, kind=reason)
             self.state.failed = {**self.state.failed, shown: reason}
 
     def _forget_failure(self, path: str) -> None:

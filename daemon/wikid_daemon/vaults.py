@@ -98,7 +98,7 @@ class Vaults:
             vault = open_vault(entry.path, name=entry.name, state_home=self._state_home)
         except (VaultError, OSError) as problem:
             self._unopened[entry.path] = Unopened(entry, str(problem))
-            log.warning("vault_not_opened", vault_id=entry.vault_id, reason=type(problem).__name__)
+            log.warning("vault_not_opened", vault_id=entry.vault_id, kind=type(problem).__name__)
             return
         self._unopened.pop(entry.path, None)
         self._begin(vault)
@@ -194,7 +194,7 @@ class Vaults:
             try:
                 return self._begin(open_vault(root, name=None, state_home=self._state_home))
             except (VaultError, OSError) as problem:
-                log.warning("vault_not_opened", reason=type(problem).__name__)
+                log.warning("vault_not_opened", kind=type(problem).__name__)
                 return None
 
     def applying(self, cwd: Path, *, automatic: bool) -> list[Applied]:

@@ -60,7 +60,7 @@ class WarmEmbedder:
             self._held = _Held("ready", Embedder.load(folder, threads=min(2, os.cpu_count() or 1)), folder)
         except ModelUnusable as problem:
             self._held = _Held("failed", None, folder, problem.reason, problem.hint)
-            log.warning("model_failed", reason=type(problem).__name__)
+            log.warning("model_failed", kind=type(problem).__name__)
             return
         log.info("model_ready", model=folder.identity)
         self._on_ready()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import sys
-import tempfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,18 @@ def _runtime(env: Mapping[str, str]) -> Path:
     given = env.get("XDG_RUNTIME_DIR")
     if given and os.path.isabs(given):
         return Path(given) / "wikid"
-    return Path(env.get("TMPDIR") or tempfile.gettempdir()) / f"wikid-{_user()}"
+    login = Path("/run/user") / _user()
+    if _is_own_folder(login):
+        return login / "wikid"
+    return Path(env.get("TMPDIR") or env.get("TEMP") or "/tmp") / f"wikid-{_user()}"
+
+
+def _is_own_folder(folder: Path) -> bool:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return hasattr(os, "getuid") and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _user() -> str:
@@ -66,8 +76,8 @@ def socket_path(env: Mapping[str, str] | None = None) -> Path:
     path = Path(os.path.abspath(given)) if given else _runtime(env) / "wikid.sock"
     if len(os.fsencode(path)) <= MAX_SOCKET_BYTES:
         return path
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
-    return Path("/tmp") / f"wikid-{_user()}-{digest}" / "wikid.sock"
+    digest = zlib.crc32(os.fsencode(path))
+    return Path("/tmp") / f"wikid-{_user()}-{digest:08x}" / "wikid.sock"
 
 
 def check_folder(folder: Path) -> None:

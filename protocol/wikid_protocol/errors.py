@@ -66,15 +66,23 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 class WikidError(Exception):
-    """Root of every error a wikid client raises on purpose."""
+    """Root of every error a wikid client raises on purpose. `hint` says what to do next, or is empty."""
 
     exit_code = EXIT_INTERNAL
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
 
 
 class DaemonNotRunning(WikidError):
     """No daemon answers at the endpoint; the text names the command that starts one."""
 
     exit_code = EXIT_UNREACHABLE
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
 class DaemonFailed(WikidError):
@@ -89,10 +97,8 @@ class RequestRefused(WikidError):
     """
 
     def __init__(self, kind: str, message: str, *, hint: str = "", retry_after_ms: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message, hint=hint)
         self.kind = kind
-        self.message = message
-        self.hint = hint
         self.retry_after_ms = retry_after_ms
 
     @property
@@ -127,7 +133,7 @@ class RequestRefused(WikidError):
         after = data.get("retry_after_ms")
         return cls(
             kind,
-            str(error.get("message", "")),
-            hint=str(data.get("hint", "")),
+            str(error.get("message") or ""),
+            hint=str(data.get("hint") or ""),
             retry_after_ms=after if isinstance(after, int) else None,
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from wikid_protocol.errors import RequestRefused
-from wikid_protocol.methods import LIMITS
+from wikid_protocol.limits import LIMITS
 
 CallId = int | str | None
 
@@ -58,12 +58,14 @@ def parse(data: bytes) -> object:
     """The JSON value in `data`; RequestRefused `parse_error` or `message_too_large` otherwise."""
     if len(data) > LIMITS.message_bytes:
         raise RequestRefused("message_too_large", f"a message may have at most {LIMITS.message_bytes} bytes")
-    if _depth_exceeds(data, LIMITS.depth):
-        raise RequestRefused("parse_error", f"a message may nest at most {LIMITS.depth} levels")
     try:
-        return orjson.loads(data)
+        value = orjson.loads(data)
     except orjson.JSONDecodeError:
         raise RequestRefused("parse_error", "not valid JSON in UTF-8") from None
+    # a message with fewer openers than levels needs no walk, and hardly any has more
+    if data.count(b"[") + data.count(b"{") > LIMITS.depth and _deeper(value, LIMITS.depth):
+        raise RequestRefused("parse_error", f"a message may nest at most {LIMITS.depth} levels")
+    return value
 
 
 def read_call(value: object) -> Call | BadCall:
@@ -83,25 +85,16 @@ def read_call(value: object) -> Call | BadCall:
     return Call(call_id, method, params, notification="id" not in value)
 
 
-def _depth_exceeds(data: bytes, limit: int) -> bool:
-    # orjson's own ceiling is far above the protocol's; only messages with that many openers need the exact walk
-    if data.count(b"[") + data.count(b"{") <= limit:
-        return False
-    depth, in_string, escaped = 0, False, False
-    for byte in data:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > limit:
-                return True
-        elif byte in b"]}":
-            depth -= 1
-    return False
+def _deeper(value: object, limit: int) -> bool:
+    """True where containers nest more than `limit` deep. Level by level: a hostile message costs no recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        level = [
+            each
+            for container in level
+            for each in (container.values() if isinstance(container, dict) else container)
+            if isinstance(each, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)

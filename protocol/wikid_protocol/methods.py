@@ -6,21 +6,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wikid_protocol import records as r
-
-PROTOCOL_VERSION: Final = 1
-OLDEST_PROTOCOL: Final = 1
-
-MAX_QUERY_CODE_POINTS: Final = 2_000
-LIMITS: Final = r.Limits(
-    message_bytes=4_000_000,
-    answer_bytes=1_000_000,
-    depth=64,
-    query_code_points=MAX_QUERY_CODE_POINTS,
-    calls_in_flight=32,
-    connections=128,
-    queue=256,
-    frame_seconds=10,
-)
+from wikid_protocol.limits import LIMITS as LIMITS
+from wikid_protocol.limits import MAX_QUERY_CODE_POINTS as MAX_QUERY_CODE_POINTS
+from wikid_protocol.limits import OLDEST_PROTOCOL as OLDEST_PROTOCOL
+from wikid_protocol.limits import PROTOCOL_VERSION as PROTOCOL_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,25 +7,24 @@ their name ends in, excerpts and budgets in Unicode code points.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NewType
+from typing import Any, Literal
 
-PageId = NewType("PageId", str)
-VaultId = NewType("VaultId", str)
+from wikid_protocol.limits import Limits as Limits
+from wikid_protocol.memories import Bundle as Bundle
+from wikid_protocol.memories import Dates as Dates
+from wikid_protocol.memories import Diagnostic as Diagnostic
+from wikid_protocol.memories import Done as Done
+from wikid_protocol.memories import Item as Item
+from wikid_protocol.memories import Mode as Mode
+from wikid_protocol.memories import PageId as PageId
+from wikid_protocol.memories import Pong as Pong
+from wikid_protocol.memories import Recall as Recall
+from wikid_protocol.memories import Role as Role
+from wikid_protocol.memories import SearchedVault as SearchedVault
+from wikid_protocol.memories import Status as Status
+from wikid_protocol.memories import VaultId as VaultId
 
-Mode = Literal["lexical", "hybrid", "adaptive", "quality"]
-Role = Literal["canonical", "evidence"]
-Status = Literal["draft", "stable", "deprecated"]
 Component = Literal["lexical", "vectors"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
-    """Something degraded that the answer survived: a stable `kind`, words for a person, and the remedy."""
-
-    kind: str
-    message: str
-    remedy: str = ""
-    vault_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,82 +54,9 @@ class ResolvedVault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dates:
-    created: str | None = None
-    updated: str | None = None
-    stale_after: str | None = None
-    verified: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One page in a bundle. `score` is the confidence 0–1; `relation` is set where a typed link admitted the page."""
-
-    vault_id: VaultId
-    vault: str
-    page_id: PageId
-    path: str
-    title: str
-    type: str
-    role: Role
-    status: Status
-    freshness: str
-    excerpt: str
-    score: float
-    rank: int
-    match_reasons: tuple[str, ...] = ()
-    heading: str | None = None
-    line: int = 1
-    scope: str | None = None
-    dates: Dates = Dates()
-    relation: str | None = None
-    missing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
-    """What one memory says: the reviewed conclusion first, then its evidence and what disputes it.
-
-    `card` is absent where only unpromoted evidence was found.
-    """
-
-    card: Item | None = None
-    evidence: tuple[Item, ...] = ()
-    conflicts: tuple[Item, ...] = ()
-    resolution: Item | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedVault:
-    vault_id: VaultId
-    name: str
-    layer: str
-    generation: int
-    stale: bool
-    pending: int
-    embedding_pending: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
-    """The answer to `recall`. `generation` sums over the vaults searched: it grows whenever one of them changes."""
-
-    recall_id: str
-    bundles: tuple[Bundle, ...]
-    vaults: tuple[SearchedVault, ...]
-    mode_used: Mode
-    generation: int
-    stale: bool
-    pending: int
-    elapsed_ms: float
-    marker: str
-    diagnostics: tuple[Diagnostic, ...] = ()
-    reason: str | None = None
-    explain: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PageMatch:
+    """One page found by an exact look-up."""
+
     vault_id: VaultId
     vault: str
     page_id: PageId
@@ -141,12 +67,16 @@ class PageMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageMatches:
+    """Found pages, and where the next ones start."""
+
     matches: tuple[PageMatch, ...]
     next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationRecord:
+    """A typed link from one page to another."""
+
     target: PageId
     type: str
     scope: str | None = None
@@ -177,6 +107,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathReason:
+    """A path, and why it was left out or failed."""
+
     path: str
     reason: str
 
@@ -226,6 +158,8 @@ class ModelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
+    """The daemon as a process."""
+
     version: str
     pid: int
     started: str
@@ -238,6 +172,8 @@ class DaemonStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
+    """The daemon, its models and its vaults."""
+
     daemon: DaemonStatus
     models: tuple[ModelRecord, ...] = ()
     vaults: tuple[VaultStatus, ...] = ()
@@ -266,6 +202,8 @@ class ReindexReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexReports:
+    """One report for each vault."""
+
     vaults: tuple[ReindexReport, ...]
 
 
@@ -281,11 +219,15 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncedVaults:
+    """One line for each vault."""
+
     vaults: tuple[Synced, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaultList:
+    """The registered vaults."""
+
     vaults: tuple[VaultRecord, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -301,46 +243,26 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelList:
+    """The models wikid knows."""
+
     models: tuple[ModelRecord, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
+    """Who answers."""
+
     name: str
     version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    message_bytes: int
-    answer_bytes: int
-    depth: int
-    query_code_points: int
-    calls_in_flight: int
-    connections: int
-    queue: int
-    frame_seconds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Initialized:
+    """The agreed protocol and what the daemon offers."""
+
     protocol: int
     server: Server
     capabilities: tuple[str, ...]
     limits: Limits
     vaults: tuple[VaultRecord, ...] = ()
     generation: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pong:
-    version: str
-    pid: int
-    protocol: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The call did what it says and has nothing more to tell."""
-
-    done: bool = True

@@ -110,8 +110,8 @@ class Calls:
         return records.PageMatches(matches=())
 
     def _work(self, cancelled: threading.Event) -> None:
-        cancelled.wait()
-        self.worker_done.set()
+        if cancelled.wait(HANG_GUARD_SECONDS / 3):
+            self.worker_done.set()
 
     def _reindex(self, params: ReindexParams, context: CallContext) -> None:
         token = params.progress_token or ""
@@ -456,7 +456,7 @@ async def test_a_cancelled_call_ends_at_once_and_its_worker_is_free(tmp_path: Pa
         peer.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}})
         answer = await peer.read()
         assert (answer["id"], answer["error"]["code"]) == (1, -32800)
-        await asyncio.to_thread(running.calls.worker_done.wait)
+        assert await asyncio.to_thread(running.calls.worker_done.wait, HANG_GUARD_SECONDS / 2)
         await running.calls.told(1)
         assert "result" in await peer.ask(1, "ping")
         await until(lambda: running.server.calls_in_flight == 0)
@@ -502,7 +502,7 @@ async def test_a_client_that_vanishes_has_its_calls_cancelled(tmp_path: Path, ha
             peer.writer.write_eof()
         peer.writer.transport.abort()
         await running.calls.told(2)
-        await asyncio.to_thread(running.calls.worker_done.wait)
+        assert await asyncio.to_thread(running.calls.worker_done.wait, HANG_GUARD_SECONDS / 2)
         assert await (await running.connect()).alive()
         assert running.server.connections == 1
 
@@ -629,6 +629,20 @@ async def test_the_socket_is_private_whatever_the_umask(tmp_path: Path) -> None:
             assert os.umask(0) == 0
     finally:
         os.umask(mask)
+
+
+def test_the_socket_is_never_open_to_others_not_even_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    instance = claim(tmp_path)
+    mask = os.umask(0)
+    try:
+        with instance.listen():
+            assert stat.S_IMODE(instance.endpoint.stat().st_mode) == 0o600
+    finally:
+        os.umask(mask)
+        instance.release()
 
 
 @scenario

@@ -284,6 +284,19 @@ def test_a_root_that_goes_away_stops_the_watch_until_it_is_back(
     watched.wait_for("a.md")
 
 
+def test_a_root_replaced_from_further_up_is_watched_anew(start: Start, tmp_path: Path) -> None:
+    for name in ("here", "other"):
+        (tmp_path / name / "notes").mkdir(parents=True)
+        (tmp_path / name / "notes" / "a.md").write_text(name)
+    vault = open_vault(tmp_path / "here" / "notes", name=None, state_home=tmp_path / "state")
+    watched = start(vault)
+    (tmp_path / "here").rename(tmp_path / "away")
+    (tmp_path / "other").rename(tmp_path / "here")
+    watched.wait_for(EVERYTHING)
+    (tmp_path / "here" / "notes" / "a.md").write_text("changed")
+    watched.wait_for("a.md")
+
+
 def test_a_network_file_system_is_polled(
     start: Start, vault: Vault, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -158,13 +158,14 @@ def test_a_late_answer_is_not_taken_for_the_next_one() -> None:
 
 def test_long_calls_have_time_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
-    for call, seconds in (
+    calls: list[tuple[Callable[[Client], object], float]] = [
         (lambda client: client.reindex(), LONG_TIMEOUT),
         (lambda client: client.sync(timeout_ms=60_000), 65.0),
         (lambda client: client.reindex(timeout=4), 4.0),
         (lambda client: client.ping(), 9.0),
         (lambda client: client.ping(timeout=2), 2.0),
-    ):
+    ]
+    for call, seconds in calls:
         transport = Scripted(b"")
         with pytest.raises(DaemonFailed):
             call(Client(transport=transport, timeout=9))

@@ -1,10 +1,10 @@
 """The warm embedder: one ONNX Runtime session and one tokenizer, shared by queries and background passages.
 
 Texts run one at a time, never padded into a batch. Measured on two cores with the default model and chunks of 160 words
-that is also the cheapest: 21 ms of CPU a chunk, against 34 in batches of 4, 40 of 8 and 46 of 16, whose activations no
-longer fit the cache; texts of 25 words cost 3.5 ms alone and 2.9 in batches of 8. It keeps the memory arena small (75 MB
-for the whole embedder, against 163 with batches of 8), and makes a vector depend on its text alone, which int8 with
-scales taken per run otherwise does not.
+that is also the cheapest: 22 ms of CPU a chunk, against 34 in batches of 4, 40 of 8 and 46 of 16, whose activations no
+longer fit the cache; texts of 25 words cost 3.5 ms alone and 2.9 in batches of 8. It keeps the memory arena small (the
+whole embedder takes 75 MB, with batches of 8 163), and a vector depends on its text alone, which it otherwise does not:
+int8 takes its scales from the whole batch.
 """
 
 from __future__ import annotations

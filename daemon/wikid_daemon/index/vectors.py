@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,30 +19,14 @@ STORE_EVERY: Final = 64
 log = structlog.get_logger("vectors")
 
 
-class FailedText(Protocol):
-    @property
-    def index(self) -> int: ...
-
-
-class PassageBatch(Protocol):
-    """Vectors (n, dims) of the texts at `indexes`, and those that got none."""
-
-    @property
-    def indexes(self) -> Sequence[int]: ...
-    @property
-    def vectors(self) -> dense.Vectors: ...
-    @property
-    def failed(self) -> Sequence[FailedText]: ...
-
-
 class PassageEncoder(Protocol):
-    """What filling needs of an embedder; `passage_batches` may be left between two batches."""
+    """What filling needs of an embedder: a unit vector or the failure of each text, made when asked for."""
 
     @property
     def identity(self) -> str: ...
     @property
     def dims(self) -> int: ...
-    def passage_batches(self, texts: Sequence[str]) -> Iterator[PassageBatch]: ...
+    def passages(self, texts: Iterable[str]) -> Iterator[dense.Vectors | Exception]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +64,22 @@ class Vectors:
         if not wanted:
             self.pending = len(self._refused)
             return 0
-        hashes: list[bytes] = []
-        parts: list[dense.Vectors] = []
-        generated = 0
-        for batch in encoder.passage_batches([stored_embedding_text(chunk, title) for chunk, title in wanted]):
-            if batch.failed:
-                self._refused.update(wanted[each.index][0].hash for each in batch.failed)
-                log.warning("chunks_not_embedded", count=len(batch.failed))
-            hashes.extend(wanted[index][0].hash for index in batch.indexes)
-            parts.append(batch.vectors)
-            stop = interrupted()
-            if hashes and (stop or len(hashes) >= STORE_EVERY):
-                generated += _keep(store, hashes, parts)
-            if stop:
+        made: list[tuple[bytes, dense.Vectors]] = []
+        generated = failed = 0
+        texts = (stored_embedding_text(chunk, title) for chunk, title in wanted)
+        for (chunk, _), outcome in zip(wanted, encoder.passages(texts), strict=True):
+            if isinstance(outcome, Exception):
+                self._refused.add(chunk.hash)
+                failed += 1
+            else:
+                made.append((chunk.hash, outcome))
+            if len(made) >= STORE_EVERY:
+                generated += _keep(store, made)
+            if interrupted():
                 break
-        if hashes:
-            generated += _keep(store, hashes, parts)
+        generated += _keep(store, made)
+        if failed:
+            log.warning("chunks_not_embedded", dropped=failed)
         self.pending = store.catalog.missing_vector_count(encoder.identity)
         return generated
 
@@ -122,9 +106,9 @@ class Vectors:
         return Filled(needing, generated, total - needing)
 
 
-def _keep(store: Store, hashes: list[bytes], parts: list[dense.Vectors]) -> int:
-    store.add_vectors(hashes, np.concatenate(parts))
-    count = len(hashes)
-    hashes.clear()
-    parts.clear()
+def _keep(store: Store, made: list[tuple[bytes, dense.Vectors]]) -> int:
+    count = len(made)
+    if count:
+        store.add_vectors([digest for digest, _ in made], np.stack([vector for _, vector in made]))
+        made.clear()
     return count

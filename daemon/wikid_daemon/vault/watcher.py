@@ -100,6 +100,7 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name=f"watch-{vault.name}", daemon=True)
         self._state = WatchState("stopped", "not started")
         self._folders: frozenset[str] = frozenset()
+        self._watched_root: tuple[int, int] | None = None
         self._watches_markers = False
         self._polled: dict[str, Stamp] | None = None
 
@@ -173,17 +174,16 @@ class Watcher:
                 if slept or unsettled:
                     batch.lose()
                 restarts = 0
-                while batch.folders_changed and not _WATCHES_TREES and restarts < _RESTARTS_IN_A_ROW:
-                    batch.folders_changed = False
+                while batch.rewatch and restarts < _RESTARTS_IN_A_ROW:
+                    batch.rewatch = False
                     notifier, late = self._restart(notifier)
                     batch.add(late)
                     restarts += 1
-                unsettled = batch.folders_changed and not _WATCHES_TREES
+                unsettled = batch.rewatch
                 if unsettled:
                     batch.lose()  # folders come and go faster than they can be watched; the next round tries again
                 self._report(batch)
-                if not os.path.isdir(self._root):
-                    return "the folder of the pages is gone"
+                unsettled |= _identity(self._root) != self._watched_root
         except (OSError, RuntimeError, RootUnavailable) as error:
             return _explain(error)
         finally:
@@ -196,6 +196,7 @@ class Watcher:
         while True:
             relative = [EVERYTHING] if _WATCHES_TREES else folders_below(self._vault.pages_root)
             self._folders = frozenset(relative)
+            self._watched_root = _identity(self._root)
             folders = [os.path.join(self._root, folder) if folder else self._root for folder in relative]
             self._watches_markers = False
             if self._markers is not None and self._markers.is_dir():
@@ -217,7 +218,7 @@ class Watcher:
         return fresh, self._batch(set() if isinstance(late, str) else late)
 
     def _batch(self, events: set[tuple[int, str]]) -> "_Batch":
-        batch = _Batch(set(), set(), folders_changed=False)
+        batch = _Batch(set(), set(), rewatch=False)
         markers = None if self._markers is None else os.fspath(self._markers) + os.sep
         flood = len(events) >= _FLOOD
         if flood:
@@ -244,7 +245,7 @@ class Watcher:
             exists, is_folder = False, _WATCHES_TREES and reason == "not_markdown"
         if is_folder or watched:
             batch.paths.add(relative)
-            batch.folders_changed |= made or not (exists and is_folder and watched)
+            batch.rewatch |= not _WATCHES_TREES and (made or not (exists and is_folder and watched))
         elif reason is None:
             batch.paths.add(relative)
 
@@ -298,17 +299,26 @@ class Watcher:
 class _Batch:
     paths: set[str]
     markers: set[str]
-    folders_changed: bool
+    rewatch: bool
 
     def add(self, later: "_Batch") -> None:
         self.paths |= later.paths
         self.markers |= later.markers
-        self.folders_changed |= later.folders_changed
+        self.rewatch |= later.rewatch
 
     def lose(self) -> None:
         """Events may be missing: everything must be looked at, and watched anew."""
         self.paths.add(EVERYTHING)
-        self.folders_changed = True
+        self.rewatch = True
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    """What tells a folder from another one put in its place, without an event, by a mount or a rename further up."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _differences(before: dict[str, Stamp], now: dict[str, Stamp]) -> set[str]:

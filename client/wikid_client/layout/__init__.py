@@ -1,0 +1,1 @@
+"""Records as lines of styled spans, one module for each kind of answer. Pure."""

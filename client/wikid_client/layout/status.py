@@ -1,0 +1,221 @@
+"""The daemon, its models and vaults for a person. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wikid_client.layout.notes import diagnostics, elapsed, hanging, listed, moment, size, span_of
+from wikid_client.layout.spans import BLANK, Line, Span, Style, row, table
+from wikid_client.text import count, joined, line
+from wikid_protocol.records import (
+    DaemonStatus,
+    ModelList,
+    ModelRecord,
+    PathReason,
+    ReindexReport,
+    ReindexReports,
+    Resolution,
+    StatusReport,
+    SyncedVaults,
+    VaultList,
+    VaultRecord,
+    VaultStatus,
+)
+
+_STATE_STYLES: Final[dict[str, Style]] = {
+    "ready": "good",
+    "built": "good",
+    "indexing": "warn",
+    "loading": "warn",
+    "absent": "warn",
+    "unavailable": "bad",
+    "blocked": "bad",
+    "failed": "bad",
+}
+_SHOWN_PATHS: Final = 5
+
+
+def status(report: StatusReport, width: int) -> list[Line]:
+    """The whole report."""
+    lines = _daemon(report.daemon)
+    lines += [BLANK, *models(report.models, width)] if report.models else []
+    for each in report.vaults:
+        lines += [BLANK, *_vault(each, width)]
+    if not report.vaults:
+        lines += [BLANK, *_no_vaults()]
+    if report.diagnostics:
+        lines += [BLANK, *diagnostics(report.diagnostics, width)]
+    return lines
+
+
+def vault_list(found: VaultList, width: int) -> list[Line]:
+    """One vault a line, its path beneath."""
+    lines: list[Line] = []
+    for each in found.vaults:
+        lines += [vault_line(each), row(Span(line(each.path), "dim", each.path), indent=2)]
+    return [*(lines or _no_vaults()), *diagnostics(found.diagnostics, width)]
+
+
+def vault_line(vault: VaultRecord) -> Line:
+    """Name, kind and what keeps the vault from being used in full."""
+    about = joined((vault.kind, line(vault.topic), line(vault.mode), "read-only" if vault.read_only else ""))
+    blocked = f"  blocked: {line(vault.blocked)}" if vault.blocked else ""
+    return row(Span(line(vault.name), "title"), "  ", Span(about, "dim"), Span(blocked, "bad"))
+
+
+def resolution(found: Resolution, width: int) -> list[Line]:
+    """Which vaults answer for the folder, and which of them without being asked."""
+    automatic = {each.vault_id for each in found.automatic}
+    lines: list[Line] = [row("For ", Span(line(found.cwd), "id"), ":")]
+    for each in found.vaults:
+        asked = "" if each.vault_id in automatic else "  only when asked"
+        lines.append(row(Span(line(each.name), "title"), "  ", Span(each.layer, "label"), Span(asked, "dim"), indent=2))
+        lines += hanging("", line(each.reason), width, 4, "dim")
+    return lines if found.vaults else [*lines, row("no vault applies.", indent=2), *_no_vaults()]
+
+
+def models(found: tuple[ModelRecord, ...], width: int) -> list[Line]:
+    """Purpose, name, state and size, and the reason where a model cannot be used."""
+    rows: list[list[str | Span]] = [
+        [
+            Span(each.purpose, "label"),
+            Span(line(each.name), "title"),
+            Span(line(each.state), _STATE_STYLES.get(each.state, "")),
+            Span(
+                joined(
+                    (
+                        f"{each.dims} dimensions" if each.dims else "",
+                        size(each.size_bytes) if each.size_bytes else "",
+                        line(each.licence),
+                    )
+                ),
+                "dim",
+            ),
+        ]
+        for each in found
+    ]
+    lines: list[Line] = []
+    for each, shown in zip(found, table(rows), strict=True):
+        lines.append(shown)
+        if each.reason:
+            lines += hanging("", line(each.reason), width, 2, "warn")
+    return lines
+
+
+def model_list(found: ModelList, width: int) -> list[Line]:
+    return models(found.models, width) or [row("wikid knows no models.")]
+
+
+def reindexed(found: ReindexReports, width: int) -> list[Line]:
+    """What changed in each vault."""
+    lines: list[Line] = []
+    for each in found.vaults:
+        lines += _reindexed(each, width)
+    return lines or [row("No vault was indexed."), *_no_vaults()]
+
+
+def synced(found: SyncedVaults) -> list[Line]:
+    """The generation at which everything saved is searchable."""
+    rows: list[list[str | Span]] = [
+        [
+            Span(line(each.name), "title"),
+            f"searchable at generation {each.generation:,}",
+            Span(elapsed(each.elapsed_ms), "dim"),
+        ]
+        for each in found.vaults
+    ]
+    return table(rows) or [row("No vault to wait for."), *_no_vaults()]
+
+
+def _daemon(daemon: DaemonStatus) -> list[Line]:
+    about = joined(
+        (
+            f"pid {daemon.pid}",
+            f"up {span_of(daemon.uptime_s)}",
+            size(daemon.rss_bytes) if daemon.rss_bytes else "",
+            count(daemon.connections, "connection") if daemon.connections else "",
+        )
+    )
+    rows: list[list[str | Span]] = [[Span("socket", "label"), line(daemon.endpoint)]]
+    if daemon.java:
+        rows.append([Span("java", "label"), line(daemon.java)])
+    return [row(Span(f"wikid {line(daemon.version)}", "title"), "  ", Span(about, "dim")), *table(rows, indent=2)]
+
+
+def _vault(found: VaultStatus, width: int) -> list[Line]:
+    vault = found.vault
+    state: list[str | Span] = [Span(found.state, _STATE_STYLES[found.state])]
+    if found.stale and found.state in ("ready", "indexing"):
+        state += ["  ", Span("may be behind", "warn")]
+    lines: list[Line] = [row(Span(line(vault.name), "title"), "  ", *state)]
+    lines.append(row(Span(line(vault.path), "dim", vault.path), indent=2))
+    reason = found.reason or vault.blocked
+    if reason:
+        lines += hanging("! ", line(reason), width, 2, "warn")
+    if found.generation or not reason:
+        lines += listed(_amounts(found), width, 2, "")
+        lines += listed(_proof(found), width, 2, "")
+    lines += listed(_left_out(found), width, 2)
+    return lines + _failures(found.failed, width)
+
+
+def _amounts(found: VaultStatus) -> tuple[str, ...]:
+    return (
+        count(found.pages, "page"),
+        count(found.chunks, "chunk"),
+        f"{found.embedded:,} embedded",
+        f"{count(found.embedding_pending, 'chunk')} to embed" if found.embedding_pending else "",
+        f"{count(found.pending, 'page')} pending" if found.pending else "",
+        f"generation {found.generation:,}",
+    )
+
+
+def _proof(found: VaultStatus) -> tuple[str, ...]:
+    return (
+        f"scanned {moment(found.last_scan) or 'never'}",
+        f"canary {moment(found.last_canary) or 'never'}",
+        joined((f"watcher {line(found.watcher)}", line(found.watcher_reason)), ": "),
+    )
+
+
+def _left_out(found: VaultStatus) -> tuple[str, ...]:
+    codes = ", ".join(f"{line(code)} {number:,}" for code, number in sorted(found.findings_by_code.items()))
+    skipped = ", ".join(f"{line(why).replace('_', ' ')} {number:,}" for why, number in sorted(found.skipped.items()))
+    packets = count(found.packets_without_page, "source packet")
+    return (
+        count(found.findings, "finding") + (f" ({codes})" if codes else "") if found.findings else "",
+        f"skipped: {skipped}" if skipped else "",
+        f"{packets} without a page" if found.packets_without_page else "",
+    )
+
+
+def _failures(failed: tuple[PathReason, ...], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for each in failed[:_SHOWN_PATHS]:
+        lines += hanging("! ", f"{line(each.path)}: {line(each.reason).replace('_', ' ')}", width, 2, "bad")
+    if len(failed) > _SHOWN_PATHS:
+        lines.append(
+            row(Span(f"and {len(failed) - _SHOWN_PATHS:,} more; all of them: wikid status --json", "dim"), indent=4)
+        )
+    return lines
+
+
+def _reindexed(report: ReindexReport, width: int) -> list[Line]:
+    counts = (
+        (report.indexed, "new"),
+        (report.updated, "updated"),
+        (report.unchanged, "unchanged"),
+        (report.removed, "removed"),
+        (report.generated, "embedded"),
+        (report.needing, "to embed"),
+        (report.skipped, "skipped"),
+    )
+    done = [f"{number:,} {what}" for number, what in counts if number] or ["nothing to do"]
+    lines: list[Line] = [row(Span(line(report.name), "title"), Span(f"  {elapsed(report.elapsed_ms)}", "dim"))]
+    lines += listed(done, width, 2, "")
+    lines += diagnostics(report.errors, width, 2)
+    return lines + diagnostics(report.warnings, width, 2)
+
+
+def _no_vaults() -> list[Line]:
+    return [row("No vault is registered."), row(Span("→ add your notes: wikid vault add PATH", "dim"), indent=2)]

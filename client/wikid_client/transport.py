@@ -1,0 +1,189 @@
+"""One connection to the daemon: JSON, one message a line, every wait bounded by a deadline.
+
+Deadlines are `time.monotonic()` seconds. The daemon is started only where nothing listens at the endpoint.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import struct
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from wikid_protocol.errors import DaemonFailed, DaemonNotRunning
+from wikid_protocol.limits import LIMITS
+
+START_HINT: Final = "start one with: wikid start"
+
+_ABSENT: Final = (errno.ENOENT, errno.ECONNREFUSED)
+_CHUNK: Final = 65_536
+
+
+class ConnectionLost(DaemonFailed):
+    """The daemon closed the connection before it answered."""
+
+
+class Transport(Protocol):
+    """What `Client` needs from a connection; anything that carries lines will do."""
+
+    def connect(self, deadline: float) -> None:
+        """Open the connection, or do nothing when it is open. DaemonNotRunning, DaemonFailed."""
+
+    def send(self, line: bytes, deadline: float) -> None:
+        """Write one message, newline included. ConnectionLost, DaemonFailed when the deadline passes."""
+
+    def receive(self, deadline: float) -> bytes:
+        """The next message without its newline. ConnectionLost, DaemonFailed when the deadline passes."""
+
+    def close(self) -> None:
+        """Drop the connection; the daemon cancels the calls of a connection that is gone."""
+
+
+class SocketTransport:
+    """The Unix socket at `path`. With `start`, a daemon is started where none answers."""
+
+    def __init__(self, path: Path, *, start: bool = True) -> None:
+        self.path = path
+        self._start = start
+        self._socket: socket.socket | None = None
+        self._unread = bytearray()
+
+    def connect(self, deadline: float) -> None:
+        if self._socket is not None:
+            return
+        if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):
+            raise DaemonNotRunning(
+                "this version of wikid has no client for Windows named pipes yet",
+                hint="use wikid inside WSL, where the socket works",
+            )
+        self._socket = try_connect(self.path, deadline)
+        if self._socket is None:
+            self._socket = self._connect_after_start(deadline)
+
+    def _connect_after_start(self, deadline: float) -> socket.socket:
+        if not _may_be_bound(self.path):
+            raise DaemonNotRunning(
+                f"{self.path} is in the way: it is not a socket", hint="move it elsewhere, or set WIKID_SOCKET"
+            )
+        if not self._start:
+            raise DaemonNotRunning(f"no wikid daemon answers at {self.path}", hint=START_HINT)
+        # loaded here because a daemon is nearly always there, and starting one needs `subprocess`
+        launch: Any = import_module("wikid_client.launch")
+        found: socket.socket = launch.start_daemon(self.path, lambda: try_connect(self.path, deadline), deadline)
+        return found
+
+    def send(self, line: bytes, deadline: float) -> None:
+        connection = self._ready(deadline)
+        try:
+            connection.sendall(line)
+        except TimeoutError:
+            raise self._too_slow() from None
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(self, deadline: float) -> bytes:
+        searched = 0
+        while True:
+            end = self._unread.find(b"\n", searched)
+            if end >= 0:
+                line = bytes(self._unread[:end])
+                del self._unread[: end + 1]
+                return line
+            searched = len(self._unread)
+            if searched > LIMITS.message_bytes:
+                self.close()
+                raise DaemonFailed("the daemon sent a message longer than the protocol allows", hint="wikid restart")
+            self._unread += self._read(deadline)
+
+    def _read(self, deadline: float) -> bytes:
+        connection = self._ready(deadline)
+        try:
+            found = connection.recv(_CHUNK)
+        except TimeoutError:
+            raise self._too_slow() from None
+        except OSError as error:
+            raise self._lost(error) from error
+        if not found:
+            raise self._lost(None)
+        return found
+
+    def _ready(self, deadline: float) -> socket.socket:
+        if self._socket is None:
+            raise self._lost(None)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._too_slow()
+        self._socket.settimeout(left)
+        return self._socket
+
+    def _too_slow(self) -> DaemonFailed:
+        self.close()
+        return DaemonFailed(
+            "the daemon did not answer in time", hint="allow more with --timeout, or look at: wikid status"
+        )
+
+    def _lost(self, error: OSError | None) -> ConnectionLost:
+        self.close()
+        why = f" ({error.strerror})" if error and error.strerror else ""
+        return ConnectionLost(f"the daemon closed the connection{why}", hint="run the command again")
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._unread.clear()
+
+
+def try_connect(path: Path, deadline: float) -> socket.socket | None:
+    """A connection to the socket at `path`, or None where nothing listens. Another user's process is refused."""
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            connection.connect(os.fspath(path))
+            _check_peer(connection, path)
+        except TimeoutError:
+            connection.close()
+            raise DaemonFailed(f"the daemon at {path} accepts no connection", hint="wikid restart") from None
+        except OSError as error:
+            connection.close()
+            if error.errno in _ABSENT:
+                return None
+            if error.errno != errno.EAGAIN:
+                raise DaemonNotRunning(
+                    f"cannot reach {path}: {error.strerror or error}", hint="check who owns it, or set WIKID_SOCKET"
+                ) from error
+            if time.monotonic() >= deadline:
+                raise DaemonFailed(f"the daemon at {path} is too busy to accept a connection") from error
+            time.sleep(0.005)  # the backlog is full
+        except DaemonNotRunning:
+            connection.close()
+            raise
+        else:
+            return connection
+
+
+def _check_peer(connection: socket.socket, path: Path) -> None:
+    if sys.platform == "linux":
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    elif sys.platform == "darwin":
+        uid = struct.unpack_from("2I", connection.getsockopt(0, 1, 76))[1]  # SOL_LOCAL, LOCAL_PEERCRED: struct xucred
+    else:
+        return
+    if uid != os.getuid():
+        raise DaemonNotRunning(f"the process at {path} belongs to another user", hint="set WIKID_SOCKET to your own")
+
+
+def _may_be_bound(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
