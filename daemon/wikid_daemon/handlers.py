@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -48,6 +49,7 @@ class Handlers:
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "work")
         self._table: dict[str, Handler] = {
             "initialize": self._initialize,
+            "ping": self._ping,
             "status": self._status,
             "vault/list": self._vault_list,
             "vault/add": self._vault_add,
@@ -91,6 +93,9 @@ class Handlers:
             vaults=tuple(health.vault_record(each.vault) for each in indexers),
             generation=sum(each.store.generation for each in indexers if each.store is not None),
         )
+
+    async def _ping(self, _params: m.NoParams, _context: CallContext) -> r.Pong:
+        return r.Pong(version=__version__, pid=os.getpid(), protocol=m.PROTOCOL_VERSION)
 
     async def _status(self, params: m.StatusParams, _context: CallContext) -> r.StatusReport:
         def work() -> r.StatusReport:
