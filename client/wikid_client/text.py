@@ -64,6 +64,27 @@ def wrap(text: str, width: int) -> list[str]:
     return found
 
 
+def unfold(text: str) -> str:
+    """Markdown with each paragraph on one line; list items, quotes, tables, headings and code keep their lines."""
+    found: list[str] = []
+    paragraph = code = False
+    for each in text.split("\n"):
+        fence = each.lstrip().startswith(("```", "~~~"))
+        block = fence or code or each.startswith(("    ", "#", "|", ">"))
+        if paragraph and each.strip() and not block and not _is_list_item(each):
+            found[-1] += " " + each.strip()
+        else:
+            found.append(each)
+        code ^= fence
+        paragraph = bool(each.strip()) and not block
+    return "\n".join(found)
+
+
+def _is_list_item(text: str) -> bool:
+    first = next(iter(text.split()), "")
+    return first in ("-", "*", "+") or (first[-1:] in (".", ")") and first[:-1].isdecimal())
+
+
 def wrap_parts(parts: Iterable[str], width: int, separator: str = " · ") -> list[str]:
     """The parts that are not empty, separated, in lines that break between parts where they can."""
     found: list[str] = []
@@ -129,7 +150,7 @@ def split_matches(text: str, words: re.Pattern[str] | None) -> list[tuple[str, b
 
 def excerpt(text: str, words: re.Pattern[str] | None, width: int, most: int) -> list[str]:
     """At most `most` wrapped lines of `text`, those with the most different matched words; "…" marks a cut end."""
-    lines = wrap(clean(text), width)
+    lines = wrap(unfold(clean(text)), width)
     if len(lines) <= most:
         return lines
     found = [{match.casefold() for match in words.findall(each)} if words else set() for each in lines]

@@ -15,7 +15,7 @@ from wikid_daemon.core.dates import freshness
 from wikid_daemon.core.names import printable
 from wikid_daemon.core.query import Terms
 from wikid_daemon.core.summary import PageSummary
-from wikid_daemon.index.catalog import StoredChunk, StoredPage
+from wikid_daemon.index.catalog_rows import StoredChunk, StoredPage
 from wikid_daemon.index.store import Store
 from wikid_daemon.retrieval import Candidate
 from wikid_daemon.vaults import Applied

@@ -13,9 +13,10 @@ from typing import Any, Final, TypeVar
 
 from wikid_daemon import health, pages
 from wikid_daemon.calls import CallContext
-from wikid_daemon.indexer import Cancelled, Indexer, Reindexed
+from wikid_daemon.indexer import Indexer, Reindexed
 from wikid_daemon.models.failures import ModelBuildFailed
 from wikid_daemon.recall import Recaller
+from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault.vault import FolderUnreadable, NotAFolder, Vault, VaultError, VaultExists, VaultMissing
 from wikid_daemon.vaults import Applied, UnknownVault, Vaults
 from wikid_daemon.warm import WarmEmbedder
@@ -229,13 +230,13 @@ class Handlers:
             vault_id=status.vault.vault_id,
             name=status.vault.name,
             collections=("canonical", "evidence"),
-            indexed=done.indexed,
-            updated=done.updated,
-            unchanged=done.unchanged,
-            removed=done.removed,
-            needing=done.needing,
-            generated=done.generated,
-            skipped=done.skipped,
+            indexed=done.pages.indexed,
+            updated=done.pages.updated,
+            unchanged=done.pages.unchanged,
+            removed=done.pages.removed,
+            needing=done.vectors.needing,
+            generated=done.vectors.generated,
+            skipped=done.vectors.skipped,
             versions=status.versions,
             elapsed_ms=round(seconds * 1e3, 1),
             warnings=tuple(warnings),

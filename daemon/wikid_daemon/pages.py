@@ -13,7 +13,7 @@ from wikid_daemon.core.document import MAX_BYTES, parse_page
 from wikid_daemon.core.names import printable
 from wikid_daemon.core.page import KnowledgeDocument
 from wikid_daemon.core.summary import summarise
-from wikid_daemon.index.catalog import StoredPage
+from wikid_daemon.index.catalog_rows import StoredPage
 from wikid_daemon.vault.vault import OutsideVault, Vault, read_page
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r

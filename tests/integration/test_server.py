@@ -56,7 +56,8 @@ class Calls:
     """A dispatcher that is told what to do by the call itself.
 
     `recall` waits for `release` (or, with mode `thread`, in a worker until cancelled), `page/search` answers with
-    `limit` matches of about 1 kB, `index/reindex` reports progress (a flood of it with `force`), `vault/list` breaks.
+    `limit` matches of about 1 kB, `index/reindex` reports progress (a flood of it with `force`), `vault/list` breaks,
+    `models/list` is cancelled by itself.
     """
 
     def __init__(self) -> None:
@@ -78,6 +79,8 @@ class Calls:
             return records.ReindexReports(vaults=())
         if method.name == "vault/list":
             raise KeyError("the text of a note")
+        if method.name == "models/list":
+            raise asyncio.CancelledError
         if method.name == "vault/resolve":
             raise RequestRefused("vault_not_found", "no vault has this folder", hint="wikid vault add PATH")
         if method.name == "initialize":
@@ -475,6 +478,14 @@ async def test_cancelling_in_the_same_breath_or_what_is_unknown(tmp_path: Path) 
         assert await peer.alive()
         await until(lambda: running.server.calls_in_flight == 0)
         assert running.calls.started == []
+
+
+@scenario
+async def test_a_handler_that_is_cancelled_from_within_is_answered_too(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as running:
+        peer = await running.connect()
+        assert (await peer.ask(1, "models/list"))["error"]["code"] == -32800
+        assert await peer.alive()
 
 
 @scenario

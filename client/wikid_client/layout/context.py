@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from wikid_client.layout.notes import moment
-from wikid_client.layout.recall import reference, sides
+from wikid_client.layout.recall import choices, reference, sides
 from wikid_client.text import clean, joined, line
 from wikid_protocol.errors import DaemonFailed
 from wikid_protocol.memories import Bundle, Item, Recall
@@ -111,7 +111,7 @@ def _is_one_word(text: str) -> bool:
 
 
 def _question(number: int, left: Item, right: Item) -> str:
-    names = [reference(each) for each in (left, right)]
+    names = choices(left, right)
     plain = all(len(each) <= _LONGEST_REFERENCE and _is_one_word(each) for each in names)
     which = " or ".join(f"`{each}`" for each in names) if plain else "the two pages"
     return f"Conflict {number} is not settled: ask the user which of {which} applies, and do not choose for them."

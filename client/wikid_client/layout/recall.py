@@ -39,6 +39,13 @@ def reference(item: Item) -> str:
     return line(f"{item.vault}:{item.page_id}")
 
 
+def choices(left: Item, right: Item) -> tuple[str, str]:
+    """The page ids to choose between, with their vaults only where these differ."""
+    if left.vault_id == right.vault_id:
+        return line(left.page_id), line(right.page_id)
+    return reference(left), reference(right)
+
+
 def sides(bundle: Bundle) -> list[Item]:
     """The claims that stand against each other, the card first; empty where nothing is disputed."""
     if not bundle.conflicts:
@@ -94,7 +101,7 @@ def _body(item: Item, words: Words, width: int, indent: int, most: int) -> list[
     lines += listed(facts(item), width, indent)
     if item.missing:
         lines.append(row(Span("deleted since it was indexed", "bad"), indent=indent))
-    if item.heading:
+    if item.heading and most:
         lines += hanging("§ ", line(item.heading), width, indent, "label")
     for each in excerpt(item.excerpt, words, width - indent - 2, most) if most else ():
         lines.append(row(Span("│ ", "dim"), *marked(each, words), indent=indent))
@@ -123,7 +130,7 @@ def _conflict(left: Item, right: Item, words: Words, width: int, indent: int, *,
         for item in (left, right):
             lines += [row(*each, indent=indent + 2) for each in _side(item, words, room - 2)]
     if asked:
-        question = f"Which of the two applies: {reference(left)} or {reference(right)}?"
+        question = f"Which of the two applies: {' or '.join(choices(left, right))}?"
         lines += hanging("? ", question, width, indent, "warn")
     return lines
 

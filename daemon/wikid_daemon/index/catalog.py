@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,110 +17,14 @@ import apsw
 import orjson
 
 from wikid_daemon.core.manifest import Known, Stamp
-from wikid_daemon.core.page import Finding
-from wikid_daemon.core.summary import PageSummary, summary_from_json
+from wikid_daemon.core.summary import summary_from_json
+from wikid_daemon.index.catalog_rows import SCHEMA, TABLES, NewPage, StoredChunk, StoredLink, StoredPage, Written
 
-SCHEMA: Final = 1
-_TABLES: Final = """
-CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE pages(
-  page INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, page_id TEXT NOT NULL, generation INTEGER NOT NULL,
-  content_hash TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL,
-  inode INTEGER NOT NULL, summary BLOB);
-CREATE INDEX pages_by_id ON pages(page_id);
-CREATE INDEX pages_by_generation ON pages(generation);
-CREATE TABLE chunks(
-  chunk INTEGER PRIMARY KEY AUTOINCREMENT, page INTEGER NOT NULL, ordinal INTEGER NOT NULL, line INTEGER NOT NULL,
-  heading TEXT NOT NULL, text TEXT NOT NULL, hash BLOB NOT NULL);
-CREATE INDEX chunks_by_page ON chunks(page, ordinal);
-CREATE INDEX chunks_by_hash ON chunks(hash);
-CREATE TABLE vectors(model INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL, PRIMARY KEY(model, hash))
-  WITHOUT ROWID;
-CREATE TABLE models(model INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE);
-CREATE TABLE findings(path TEXT NOT NULL, severity TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
-  line INTEGER, "column" INTEGER);
-CREATE INDEX findings_by_path ON findings(path);
-CREATE TABLE links(source INTEGER NOT NULL, target TEXT NOT NULL, relation TEXT, scope TEXT);
-CREATE INDEX links_by_source ON links(source);
-CREATE INDEX links_by_target ON links(target);
-CREATE TABLE tombstones(page INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
-"""
 _PAGE_COLUMNS: Final = "page, path, page_id, generation, content_hash, summary"
 
 
 class CatalogDamaged(Exception):
     """The database cannot be read or has another schema; it is rebuilt from the vault."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewChunk:
-    ordinal: int
-    line: int
-    heading: str
-    text: str
-    hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class NewLink:
-    """A link to the page `target`, typed where `relation` is set."""
-
-    target: str
-    relation: str | None = None
-    scope: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NewPage:
-    """A file to be remembered. `summary` is None where it is known but not served (malformed)."""
-
-    path: str
-    page_id: str
-    file: Known
-    summary: PageSummary | None
-    chunks: Sequence[NewChunk] = ()
-    links: Sequence[NewLink] = ()
-    findings: Sequence[Finding] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What one write did: the page's number, its new chunk numbers, and those that went."""
-
-    page: int
-    added: Sequence[int]
-    dropped: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPage:
-    page: int
-    path: str
-    page_id: str
-    generation: int
-    content_hash: str
-    summary: PageSummary
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLink:
-    """A link from page number `source` to a page id, typed where `relation` is set."""
-
-    source: int
-    target: str
-    relation: str | None
-    scope: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
-    chunk: int
-    page: int
-    ordinal: int
-    line: int
-    heading: str
-    text: str
-    hash: bytes
 
 
 class Catalog:
@@ -151,7 +54,7 @@ class Catalog:
         found = self._db.execute("PRAGMA user_version").get
         if found == 0 and self._db.execute("SELECT count(*) FROM sqlite_schema").get == 0:
             with self._db:
-                self._db.execute(_TABLES)
+                self._db.execute(TABLES)
                 self._db.execute(f"PRAGMA user_version={SCHEMA}")
         elif found != SCHEMA:
             raise CatalogDamaged(f"the catalog has schema {found}, this daemon writes {SCHEMA}")
@@ -209,11 +112,13 @@ class Catalog:
         self._db.execute("DELETE FROM tombstones WHERE page=?", (page,))
         return Written(page, numbers, dropped)
 
-    def touch(self, path: str, stamp: Stamp) -> None:
-        """The file's metadata changed, its bytes did not."""
-        self._db.execute(
-            "UPDATE pages SET size=?, mtime_ns=?, ctime_ns=?, inode=? WHERE path=?", (*_stamp_columns(stamp), path)
-        )
+    def touch(self, files: Iterable[tuple[str, Stamp]]) -> None:
+        """These files' metadata changed, their bytes did not."""
+        with self._db:
+            self._db.executemany(
+                "UPDATE pages SET size=?, mtime_ns=?, ctime_ns=?, inode=? WHERE path=?",
+                ((*_stamp_columns(stamp), path) for path, stamp in files),
+            )
 
     def remove(self, path: str, generation: int) -> Written | None:
         """Forget the page at `path`, leaving a tombstone for the indexes that are fed from here."""

@@ -8,15 +8,14 @@ beat separate fields (SciFact nDCG@10 .693 against .668), and a light title fiel
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from wikid_daemon.index import jvm
-from wikid_daemon.index.jvm import java_class, java_exception
+from wikid_daemon.index.analysis import field_analyzer, fold, has_cjk, identifier_words, java_classes, split_scripts
+from wikid_daemon.index.jvm import java_exception
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -24,19 +23,11 @@ WEIGHTS: Final = {"text": 1.0, "title": 0.2, "aliases": 0.4, "headings": 0.1}
 CJK_WEIGHT: Final = 1.0
 IDENTIFIER_WEIGHT: Final = 0.5
 
-# 2,000 code points of Chinese make 1,999 bigrams in one field; Lucene's own ceiling is 1,024
-MAX_CLAUSES: Final = 16_384
 MAX_IDENTIFIER_TERMS: Final = 64
 RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
 LUCENE: Final = "9.9"
-
-_LUCENE = "org.apache.lucene."
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")
-_IDENTIFIER = re.compile(r"[\w$@.~][\w$@./:+~#-]*[\w$+#]|[\w$]")
-_COMPOUND = re.compile(r"[\W_]|\d|[a-z][A-Z]")
-_IDENTIFIER_PATTERN = r"[\p{L}\p{N}_$@.~][\p{L}\p{N}_$@./:+~#-]*[\p{L}\p{N}_$+#]|[\p{L}\p{N}_$]"
 
 
 class LexicalIndexDamaged(Exception):
@@ -70,7 +61,7 @@ class LexicalIndex:
 
     def __init__(self, folder: Path) -> None:
         jvm.start()
-        self._java = _classes()
+        self._java = java_classes()
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self._open(folder)
@@ -83,7 +74,7 @@ class LexicalIndex:
         java = self._java
         path = java.Paths.get(str(folder))
         self._directory = java.FSDirectory.open(path)
-        self._analyzer = _analyzer(java)
+        self._analyzer = field_analyzer(java)
         config = java.IndexWriterConfig(self._analyzer)
         similarity = java.BM25Similarity(K1, B)
         config.setSimilarity(similarity)
@@ -200,7 +191,7 @@ class LexicalIndex:
         for name, analyzer, part in analyzers:
             found = java.AnalyzerUtils.analyze(analyzer, part)
             for word in found.toArray():
-                if name == "text" or _CJK.search(word):
+                if name == "text" or has_cjk(word):
                     words.setdefault(word, name)
         searcher = self._searchers.acquire()
         try:
@@ -275,28 +266,6 @@ class LexicalIndex:
         return outer.build()
 
 
-def fold(text: str) -> str:
-    """NFKC: NFD names, full-width letters and compatibility forms meet their plain spelling on both sides."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
-
-
-def split_scripts(text: str) -> tuple[str, bool]:
-    """The text without its Chinese, Japanese and Korean characters, and whether it had any."""
-    if text.isascii():
-        return text, False
-    latin, count = _CJK.subn(" ", text)
-    return (latin if latin.strip() else ""), count > 0
-
-
-def identifier_words(text: str) -> list[str]:
-    """Words of a query that look like identifiers, paths or versions: with a digit, a sign or a capital inside."""
-    return [word for word in _IDENTIFIER.findall(text) if len(word) > 1 and _COMPOUND.search(word)]
-
-
-def _idf(frequency: int, total: int) -> float:
-    return math.log1p((total - frequency + 0.5) / (frequency + 0.5))
-
-
 class _Document:
     """A Lucene document whose fields are refilled for each chunk: two thirds fewer calls into Java than new objects."""
 
@@ -332,96 +301,9 @@ class _Document:
             field.setStringValue(value)
 
 
-class _Classes:
-    """The Java classes and shared analyzers, resolved once per process."""
-
-    def __init__(self) -> None:
-        names = {
-            "ArrayList": "java.util.ArrayList",
-            "HashMap": "java.util.HashMap",
-            "Paths": "java.nio.file.Paths",
-            "AnalyzerUtils": "io.anserini.analysis.AnalyzerUtils",
-            "English": "io.anserini.analysis.DefaultEnglishAnalyzer",
-            "ScoredDocs": "io.anserini.search.ScoredDocs",
-            "BM25Similarity": _LUCENE + "search.similarities.BM25Similarity",
-            "BooleanQueryBuilder": _LUCENE + "search.BooleanQuery$Builder",
-            "BoostQuery": _LUCENE + "search.BoostQuery",
-            "CJKAnalyzer": _LUCENE + "analysis.cjk.CJKAnalyzer",
-            "CustomAnalyzer": _LUCENE + "analysis.custom.CustomAnalyzer",
-            "Document": _LUCENE + "document.Document",
-            "FSDirectory": _LUCENE + "store.FSDirectory",
-            "IndexSearcher": _LUCENE + "search.IndexSearcher",
-            "IndexWriter": _LUCENE + "index.IndexWriter",
-            "IndexWriterConfig": _LUCENE + "index.IndexWriterConfig",
-            "KeywordAnalyzer": _LUCENE + "analysis.core.KeywordAnalyzer",
-            "Occur": _LUCENE + "search.BooleanClause$Occur",
-            "OpenMode": _LUCENE + "index.IndexWriterConfig$OpenMode",
-            "PerFieldAnalyzer": _LUCENE + "analysis.miscellaneous.PerFieldAnalyzerWrapper",
-            "QueryBuilder": _LUCENE + "util.QueryBuilder",
-            "SearcherFactory": _LUCENE + "search.SearcherFactory",
-            "SearcherManager": _LUCENE + "search.SearcherManager",
-            "Store": _LUCENE + "document.Field$Store",
-            "StringField": _LUCENE + "document.StringField",
-            "Term": _LUCENE + "index.Term",
-            "TermQuery": _LUCENE + "search.TermQuery",
-            "TextField": _LUCENE + "document.TextField",
-            "TieredMergePolicy": _LUCENE + "index.TieredMergePolicy",
-        }
-        for short, name in names.items():
-            setattr(self, short, java_class(name))
-        self.english = self.English.newDefaultInstance()
-        self.cjk = self.CJKAnalyzer()
-        self.identifiers = _identifier_analyzer(self)
-        self.IndexSearcher.setMaxClauseCount(MAX_CLAUSES)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-
-_shared: list[_Classes] = []
-
-
-def _classes() -> _Classes:
-    if not _shared:
-        _shared.append(_Classes())
-    return _shared[0]
+def _idf(frequency: int, total: int) -> float:
+    return math.log1p((total - frequency + 0.5) / (frequency + 0.5))
 
 
 def _java_name(problem: Exception) -> str:
     return str(getattr(problem, "classname", None) or type(problem).__name__)
-
-
-def _analyzer(java: Any) -> Any:
-    by_field = java.HashMap()
-    cjk = java.cjk
-    identifiers = java.identifiers
-    keyword = java.KeywordAnalyzer()
-    by_field.put("cjk", cjk)
-    by_field.put("identifiers", identifiers)
-    for name in ("id", "page", "type"):
-        by_field.put(name, keyword)
-    english = java.english
-    return java.PerFieldAnalyzer(english, by_field)
-
-
-def _identifier_analyzer(java: Any) -> Any:
-    """Identifiers, paths and versions whole and split: `foo_bar.baz` is findable as itself and as foo, bar and baz."""
-    builder = java.CustomAnalyzer.builder()
-    options = _options(java, pattern=_IDENTIFIER_PATTERN, group="0")
-    builder.withTokenizer("pattern", options)
-    options = _options(
-        java, preserveOriginal="1", splitOnCaseChange="1", splitOnNumerics="0", stemEnglishPossessive="0"
-    )
-    builder.addTokenFilter("wordDelimiterGraph", options)
-    options = _options(java)
-    builder.addTokenFilter("flattenGraph", options)
-    options = _options(java)
-    builder.addTokenFilter("lowercase", options)
-    return builder.build()
-
-
-def _options(java: Any, **values: str) -> Any:
-    options = java.HashMap()
-    for name, value in values.items():
-        options.put(name, value)
-    return options

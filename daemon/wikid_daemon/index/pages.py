@@ -9,7 +9,7 @@ from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.manifest import Known
 from wikid_daemon.core.page import KnowledgeDocument
 from wikid_daemon.core.summary import summarise
-from wikid_daemon.index.catalog import NewChunk, NewLink, NewPage, StoredChunk
+from wikid_daemon.index.catalog_rows import NewChunk, NewLink, NewPage, StoredChunk
 
 _HASH_BYTES = 16
 

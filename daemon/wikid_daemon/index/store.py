@@ -15,8 +15,9 @@ import numpy as np
 
 from wikid_daemon.core.manifest import Stamp
 from wikid_daemon.core.summary import PageSummary
-from wikid_daemon.index.catalog import SCHEMA as CATALOG_SCHEMA
-from wikid_daemon.index.catalog import Catalog, CatalogDamaged, NewChunk, NewPage, StoredChunk, StoredPage
+from wikid_daemon.index.catalog import Catalog, CatalogDamaged
+from wikid_daemon.index.catalog_rows import SCHEMA as CATALOG_SCHEMA
+from wikid_daemon.index.catalog_rows import NewChunk, NewPage, StoredChunk, StoredPage
 from wikid_daemon.index.dense import DenseHit, DenseIndex, Vectors
 from wikid_daemon.index.jvm import JavaUnavailable
 from wikid_daemon.index.lucene import LUCENE, LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
@@ -127,9 +128,7 @@ class Store:
 
     # -- writing: the indexer's thread ---------------------------------------------------------------------------------
 
-    def apply(
-        self, pages: Sequence[NewPage], removed: Iterable[str], touched: Iterable[tuple[str, Stamp]] = ()
-    ) -> Applied:
+    def apply(self, pages: Sequence[NewPage], removed: Iterable[str]) -> Applied:
         """Write one batch and publish it. Lexical search sees it when this returns, as do vectors already known."""
         catalog, lexical = self.catalog, self._lexical
         dropped: list[int] = []
@@ -150,8 +149,6 @@ class Store:
                     fresh.append(wrote.page)
                     if lexical is not None:
                         lexical.put(wrote.page, _lexical_chunks(new, wrote.added))
-                for path, stamp in touched:
-                    catalog.touch(path, stamp)
         except BaseException:
             # Lucene may hold half a batch that the catalog rolled back
             self._reopen_lexical()
@@ -160,6 +157,11 @@ class Store:
             lexical.refresh()
         self._publish_vectors(fresh, dropped)
         return Applied(sum(new.summary is not None for new in pages), gone, generation)
+
+    def touch(self, files: Sequence[tuple[str, Stamp]]) -> None:
+        """These files have other metadata and the same bytes; no new generation."""
+        if files:
+            self.catalog.touch(files)
 
     def _publish_vectors(self, pages: list[int], dropped: list[int]) -> None:
         dense = self._dense

@@ -121,7 +121,7 @@ def _explain(installer: Installer, requirement: str, lines: list[str]) -> ModelB
         return ModelBuildFailed(
             BuildFailure.PACKAGE_NOT_FOUND,
             f"{installer.name} found no {requirement} in your package index.",
-            f"Ask for the package to be added to the index, or {OWN_MODEL}.",
+            f"Check that the index is reachable and carries the package, or {OWN_MODEL}.",
         )
     last = lines[-1] if lines else "it said nothing"
     return ModelBuildFailed(

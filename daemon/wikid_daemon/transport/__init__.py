@@ -1,1 +1,1 @@
-"""How bytes of a connection become calls: peer check, framing, a session per client (protocol, Endpoint and framing)."""
+"""How bytes of a connection become calls: peer check, framing, a session per client (protocol, Endpoint, framing)."""

@@ -17,8 +17,8 @@ from wikid_daemon.log import CALL
 from wikid_protocol import messages
 from wikid_protocol.decode import DecodeError, decode
 from wikid_protocol.errors import RequestRefused
-from wikid_protocol.messages import BadCall, Call, CallId
 from wikid_protocol.limits import LIMITS, OLDEST_PROTOCOL, PROTOCOL_VERSION
+from wikid_protocol.messages import BadCall, Call, CallId
 from wikid_protocol.methods import METHODS, InitializeParams, Method, ProtocolRange, ShutdownParams
 from wikid_protocol.records import Done, Limits
 
@@ -171,9 +171,9 @@ class Session:
         self._answer(running, line)
 
     def _ended(self, running: _Running) -> None:
-        # a task cancelled before its first step, or from outside, has answered nothing yet
+        # a handler that was cancelled by anybody but this session has answered nothing yet
         if not running.answered:
-            self._answer(running, messages.failure(running.call.id, _cancelled()))
+            self._cancel(running)
         self._running.discard(running)
         self._board.finished()
 

@@ -1,0 +1,51 @@
+# Two commands on a machine with nothing but python3, pip and make: `make demo` and `make test`.
+# PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-second lint bench bench-quality size requirements clean
+
+BIN := .venv/bin
+SOURCES := protocol client daemon tests
+
+export PYTHON
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv from uv.lock, with everything a developer needs
+	@scripts/environment .venv
+
+demo: setup ## a tour on a sample vault; leaves nothing behind
+	@$(BIN)/wikid demo
+
+test: lint ## every check: lint, then the tests
+	@$(BIN)/python -m pytest
+
+test-second: ## the tests on a second minor version of Python, where there is one
+	@scripts/test-second
+
+lint: setup ## ruff, mypy --strict and the import rules
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/lint-imports
+
+bench: setup ## how fast: recall and indexing on this machine
+	@$(BIN)/python -m wikid_daemon.bench speed
+
+bench-quality: setup ## how well it finds: nDCG, MRR, recall on judged queries; COLLECTIONS=folder
+	@test -n "$(COLLECTIONS)" || { echo "say COLLECTIONS=folder: BEIR collections, one a folder" >&2; exit 2; }
+	@$(BIN)/python -m wikid_daemon.bench quality "$(COLLECTIONS)"
+
+size: ## what the daemon takes on disk, without developer tools and model
+	@scripts/size
+
+requirements: ## write requirements/daemon.txt anew from uv.lock, for plain pip
+	@{ echo '# Written by `make requirements` from uv.lock; install with pip --no-deps.' && \
+		scripts/uv export --quiet --frozen --no-dev --extra daemon --no-emit-project --no-annotate --no-header \
+		--python "$$(scripts/pythons first)"; } > requirements/daemon.new
+	@mv requirements/daemon.new requirements/daemon.txt
+
+clean: ## remove environments, caches and build products
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find $(SOURCES) -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,252 @@
+"""Bringing one vault's index up to its files: look, read, hash, parse, chunk, mirror, publish. No thread of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import structlog
+
+from wikid_daemon import files
+from wikid_daemon.core import names
+from wikid_daemon.core.document import MAX_BYTES
+from wikid_daemon.core.manifest import Known, Scan, Stamp, below, plan
+from wikid_daemon.core.page import Finding
+from wikid_daemon.index.catalog_rows import NewPage
+from wikid_daemon.index.pages import new_page
+from wikid_daemon.index.store import Store
+from wikid_daemon.vault.mirror import Mirror, MirrorRecord
+from wikid_daemon.vault.scan import RootUnavailable, scan, scan_paths
+from wikid_daemon.vault.vault import OutsideVault, Vault, read_page
+from wikid_daemon.vault.watcher import WatchState
+
+BATCH_PAGES: Final = 200
+RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+TRANSIENT: Final = frozenset({"temporarily_unavailable", "vanished"})
+
+log = structlog.get_logger("updater")
+
+
+class Cancelled(Exception):
+    """The caller gave up, or the daemon is stopping; what was published stays."""
+
+
+@dataclass(slots=True)
+class IndexState:
+    """What is known of a vault's index. Written by the indexer's thread, read by any; fields are replaced, not mutated.
+
+    `failed` maps paths to reasons; `skipped` holds (path, reason); `pending` counts files noticed, not yet published.
+    """
+
+    state: Literal["indexing", "ready", "unavailable", "failed"] = "indexing"
+    reason: str = ""
+    pending: int = 0
+    embedding_pending: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict)
+    skipped: tuple[tuple[str, str], ...] = ()
+    collisions: tuple[Finding, ...] = ()
+    packets_without_page: int = 0
+    last_scan: datetime | None = None
+    watch: WatchState = field(default_factory=lambda: WatchState("stopped", "not started"))
+
+
+@dataclass(slots=True)
+class Counts:
+    """Pages that one look found: new, changed, the same, gone."""
+
+    indexed: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.indexed or self.updated or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One file that was read: the page to write, or None where its bytes are the known ones."""
+
+    path: str
+    file: Known
+    data: bytes
+    page: NewPage | None
+
+
+class Updater:
+    """Keeps store and mirror equal to the vault's files, one call at a time. `waiting` counts what is still to come."""
+
+    def __init__(
+        self, vault: Vault, store: Store, mirror: Mirror, state: IndexState, waiting: Callable[[], int]
+    ) -> None:
+        self._vault = vault
+        self._store = store
+        self._mirror = mirror
+        self._state = state
+        self._waiting = waiting
+        self._known = store.catalog.known_files()
+        self._by_fold = {names.folded(path): path for path in self._known}
+        self._retries: dict[str, tuple[float, int]] = {}
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
+        """Compare the whole vault with what is known; without `trust` every page is read and written again.
+
+        Raises RootUnavailable, with nothing dropped, and Cancelled between two batches.
+        """
+        seen = scan(self._vault, known_pages=len(self._known))
+        planned = plan(self._known, seen)
+        self._state.skipped = seen.skipped
+        self._state.collisions = seen.findings
+        self._state.packets_without_page = seen.packets_without_page
+        for path in [path for path in self._state.failed if path not in seen.entries]:
+            self._forget_failure(path)
+        for path, reason in seen.failed:
+            self._note_failure(path, reason)
+        check = planned.check if trust else tuple(seen.entries)
+        counts = self._update(check, planned.removed, cancelled, trust=trust)
+        counts.unchanged += len(seen.entries) - len(check)
+        self._state.last_scan = datetime.fromtimestamp(seen.scanned_at_ns / 1e9, UTC)
+        self._state.state, self._state.reason = "ready", ""
+        return counts
+
+    def look_at(self, paths: Collection[str]) -> Counts:
+        """Bring the index up to these paths, files or folders, or to everything where a page id may change hands."""
+        seen = scan_paths(self._vault, paths)
+        if self._identity_in_doubt(seen, paths):
+            return self.look()
+        lost = set(below([path for path in self._known if path not in seen.entries], paths))
+        unreachable = set(below(lost, (path for path, _ in seen.failed)))
+        check = [path for path, stamp in seen.entries.items() if self._differs(path, stamp, seen)]
+        failed = dict(seen.failed)
+        for path, reason in failed.items():
+            self._note_failure(path, reason)
+        for path in paths:
+            if path not in seen.entries and path not in failed:
+                self._forget_failure(path)
+        self._merge_skipped(seen, paths)
+        return self._update(check, sorted(lost - unreachable), lambda: False, trust=True)
+
+    def _differs(self, path: str, stamp: Stamp, seen: Scan) -> bool:
+        known = self._known.get(path)
+        return known is None or known.stamp != stamp or stamp.is_racy(seen.scanned_at_ns)
+
+    def _identity_in_doubt(self, seen: Scan, paths: Iterable[str]) -> bool:
+        """Whether a page id may have changed hands; only the whole set of a strict vault can tell."""
+        if not self._vault.strict:
+            return False
+        if any(self._by_fold.get(names.folded(path), path) != path for path in seen.entries):
+            return True
+        disputed = {names.folded(finding.path) for finding in self._state.collisions}
+        return any(names.folded(path) in disputed for path in paths)
+
+    def _merge_skipped(self, seen: Scan, paths: Iterable[str]) -> None:
+        old = dict(self._state.skipped)
+        for path in below(list(old), paths):
+            del old[path]
+        old.update(seen.skipped)
+        self._state.skipped = tuple(sorted(old.items()))
+
+    # -- updating ------------------------------------------------------------------------------------------------------
+
+    def _update(
+        self, check: Sequence[str], removed: Sequence[str], cancelled: Callable[[], bool], *, trust: bool
+    ) -> Counts:
+        """Read `check`, publish what differs, drop `removed`: in batches, each searchable when it is done."""
+        counts = Counts(removed=len(removed))
+        total, gone = len(check), list(removed)
+        for start in range(0, max(total, 1), BATCH_PAGES):
+            if cancelled():
+                raise Cancelled
+            self._state.pending = total - start + self._waiting()
+            batch = check[start : start + BATCH_PAGES]
+            read = [each for path in batch if (each := self._read(path, trust=trust)) is not None]
+            self._publish(read, gone, counts)
+            gone = []
+        self._state.pending = self._waiting()
+        return counts
+
+    def _read(self, path: str, *, trust: bool) -> _Read | None:
+        """One file, read and parsed; None where it cannot be read, which `status` then tells."""
+        try:
+            found = read_page(self._vault, path, MAX_BYTES)
+        except OutsideVault:
+            self._note_failure(path, "outside_vault")
+            return None
+        except (files.NotReadable, OSError) as problem:
+            self._note_failure(path, files.failure_reason(problem))
+            return None
+        self._forget_failure(path)
+        file = Known(found.stamp, files.content_hash(found.data))
+        known = self._known.get(path)
+        if trust and known is not None and known.content_hash == file.content_hash:
+            return _Read(path, file, b"", None)
+        page = new_page(path, self._vault.page_id(path), found.data, file, strict=self._vault.strict)
+        return _Read(path, file, found.data, page)
+
+    def _publish(self, read: Sequence[_Read], removed: Sequence[str], counts: Counts) -> None:
+        pages = [each.page for each in read if each.page is not None]
+        counts.unchanged += len(read) - len(pages)
+        counts.indexed += sum(page.path not in self._known for page in pages)
+        counts.updated += sum(page.path in self._known for page in pages)
+        for path in removed:
+            self._mirror.remove(self._vault.page_id(path))
+        for each in read:
+            if each.page is not None:
+                self._mirror_page(each.page, each.data)
+        if pages or removed:
+            self._store.apply(pages, removed)
+        self._store.touch([(each.path, each.file.stamp) for each in read if each.page is None])
+        for path in removed:
+            self._known.pop(path, None)
+            self._by_fold.pop(names.folded(path), None)
+        for each in read:
+            self._known[each.path] = each.file
+            self._by_fold[names.folded(each.path)] = each.path
+
+    def _mirror_page(self, page: NewPage, data: bytes) -> None:
+        summary = page.summary
+        if summary is None:
+            self._mirror.remove(page.page_id)
+            return
+        record = MirrorRecord(page.page_id, page.path, page.file.content_hash, summary.role, summary.type)
+        self._mirror.apply(record, data)
+
+    # -- files that could not be read ----------------------------------------------------------------------------------
+
+    def _note_failure(self, path: str, reason: str) -> None:
+        """Keep the page as it was, tell why, and try again by and by where that can help. One log line a failure."""
+        tries = self._retries.get(path, (0.0, 0))[1]
+        if reason in TRANSIENT and tries < len(RETRY_SECONDS):
+            self._retries[path] = (time.monotonic() + RETRY_SECONDS[tries], tries + 1)
+        shown = names.printable(path)
+        if self._state.failed.get(shown) != reason:
+            log.info("file_not_read", vault_id=self._vault.vault_id, kind=reason)
+            self._state.failed = {**self._state.failed, shown: reason}
+
+    def _forget_failure(self, path: str) -> None:
+        self._retries.pop(path, None)
+        shown = names.printable(path)
+        if shown in self._state.failed:
+            self._state.failed = {key: why for key, why in self._state.failed.items() if key != shown}
+
+    @property
+    def next_retry(self) -> float:
+        """When (monotonic seconds) the next unreadable file should be tried again."""
+        return min((at for at, _ in self._retries.values()), default=float("inf"))
+
+    def due_retries(self) -> set[str]:
+        """The files to try again now."""
+        now = time.monotonic()
+        due = {path for path, (at, _) in self._retries.items() if at <= now}
+        for path in due:
+            self._retries[path] = (float("inf"), self._retries[path][1])
+        return due
+
+
+__all__ = ["Cancelled", "Counts", "IndexState", "RootUnavailable", "Updater"]

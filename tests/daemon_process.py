@@ -1,0 +1,124 @@
+"""The daemon as a real process in a world of its own: home, XDG folders, and a socket whose path is short."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from builders import environment, until
+
+from wikid_client import Client, DaemonNotRunning, VaultRecord, VaultStatus
+
+WIKID = Path(sys.executable).with_name("wikid")
+
+
+class DaemonProcess:
+    """Runs `python -m wikid_daemon` below `home`; `kill` and `start` again is a crash and a restart.
+
+    `more` adds to the environment. `client` is one open connection to it, renewed by `start`.
+    """
+
+    def __init__(self, home: Path, **more: str) -> None:
+        self.home = home
+        # a socket's path has 103 bytes, which pytest's own folders use up
+        self._runtime = Path(tempfile.mkdtemp(prefix="wikid-test-", dir="/tmp"))
+        self.endpoint = self._runtime / "wikid.sock"
+        home.mkdir(parents=True, exist_ok=True)
+        self.env = {**environment(home), "WIKID_SOCKET": str(self.endpoint), **more}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.client = self.connect()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.close()
+        self.stop()
+        shutil.rmtree(self._runtime, ignore_errors=True)
+
+    def connect(self, *, start: bool = False) -> Client:
+        return Client(endpoint=self.endpoint, start=start)
+
+    def start(self) -> None:
+        """Start the process and wait until it answers."""
+        command = [sys.executable, "-P", "-m", "wikid_daemon"]
+        output = (self.home / "daemon.out").open("ab")
+        with output:
+            self._process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        until(self._answers, "the daemon's first answer")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.home / "daemon.out").read_text()
+        try:
+            return self.client.ping().pid == self._process.pid
+        except DaemonNotRunning:
+            return False
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End the process as a crash does: at once, with nothing written."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self.client.close()
+
+    def stop(self) -> int:
+        """Ask the process to end, and return its exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    def wikid(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run the `wikid` command to its end."""
+        command = [str(WIKID), *arguments]
+        return subprocess.run(
+            command, env=self.env, cwd=cwd or self.home, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    # -- what tests wait for -------------------------------------------------------------------------------------------
+
+    def add(self, root: Path, name: str | None = None) -> VaultRecord:
+        """Register a vault and wait until all of it is searchable."""
+        record = self.client.vault_add(str(root), name=name)
+        self.client.sync(vault=record.vault_id)
+        return record
+
+    def status(self, vault: str) -> VaultStatus:
+        return self.client.status(vault=vault).vaults[0]
+
+    def found(self, query: str, vault: str | None = "all", *, mode: str = "lexical", limit: int = 10) -> list[str]:
+        """The page ids of an explicit recall, in order, whatever their place in a bundle. Missing pages are left out."""
+        answer = self.client.recall(query, vault=vault, mode=mode, max_results=limit)
+        ids = []
+        for bundle in answer.bundles:
+            cards = (bundle.card,) if bundle.card is not None else ()
+            ids += [each.page_id for each in (*cards, *bundle.evidence, *bundle.conflicts) if not each.missing]
+        return ids
+
+    def until_found(self, query: str, page_id: str, vault: str | None = "all") -> None:
+        until(lambda: page_id in self.found(query, vault), f"{page_id} being found")
+
+    def until_gone(self, query: str, vault: str | None = "all") -> None:
+        until(lambda: not self.found(query, vault), "nothing being found")
+
+
+def environ_with(path_first: Sequence[Path]) -> dict[str, str]:
+    """`PYTHONPATH` with these folders first, so that what they hold hides the installed packages of that name."""
+    return {"PYTHONPATH": os.pathsep.join(map(str, path_first))}

