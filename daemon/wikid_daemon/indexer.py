@@ -1,7 +1,7 @@
 """Saved note → searchable: the one thread that writes a vault's index, and what it does when.
 
 What a caller asks comes first, then what changed, then what is due (a scan, a retry, a commit); embedding fills the
-idle time between two arrivals, so words are searchable first and vectors follow. Events are hints; the scan is the truth.
+idle time between two arrivals, so words are searchable first and vectors follow. Events are hints, the scan is truth.
 """
 
 from __future__ import annotations

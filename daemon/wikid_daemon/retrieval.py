@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wikid_daemon.core import query as q
-from wikid_daemon.core.confidence import IDENTITY_CONFIDENCE, Signals, confidence
+from wikid_daemon.core.confidence import IDENTITY_CONFIDENCE, LITERAL_CONFIDENCE, Signals, confidence
 from wikid_daemon.core.query import Identity, Terms
 from wikid_daemon.core.ranking import CANDIDATES, Fused, best_per_page, fuse
 from wikid_daemon.index.dense import Vectors
@@ -52,7 +52,7 @@ def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidat
         lambda chunks: store.cosines(vector, chunks) if vector is not None else {},
         question.dense_share if vector is not None else 0.0,
     )
-    terms = Terms(store.terms(question.text))
+    terms = Terms(store.terms(q.content_words(question.text)))
     return _candidates(store, question, fused[: keep * 2], terms)[:keep], terms
 
 
@@ -70,11 +70,14 @@ def _candidates(store: Store, question: Question, fused: Sequence[Fused], terms:
 
 def _candidate(question: Question, fused: Fused, found: Found, terms: Terms, rank: int) -> Candidate:
     summary, chunk = found.page.summary, found.chunk
-    coverage = terms.coverage(f"{summary.title}\n{' '.join(summary.aliases)}\n{chunk.heading}\n{chunk.text}")
+    whole = f"{summary.title}\n{' '.join(summary.aliases)}\n{chunk.heading}\n{chunk.text}"
+    coverage = terms.coverage(whole)
     named = q.identity(question.text, found.page.page_id, summary)
     # a language that the embedder does not know says nothing through its cosine
     cosine = fused.cosine if question.dense_share > 0 else None
     believed = confidence(Signals(coverage, cosine, terms.mass))
     if named is not None:
         believed = max(believed, IDENTITY_CONFIDENCE)
+    elif believed < LITERAL_CONFIDENCE and q.holds_literally(question.text, whole):
+        believed = LITERAL_CONFIDENCE
     return Candidate(found, rank, fused, coverage, believed, named)

@@ -105,7 +105,12 @@ class TestVectors:
     def test_only_declared_inputs_are_fed(self, folder: ModelFolder) -> None:
         fed: list[set[str]] = []
         session = session_of(poisoned, inputs=("input_ids", "token_type_ids"))
-        session.run = lambda _outputs, feed: (fed.append(set(feed)), [np.ones((1, tiny.HIDDEN), np.float32)])[1]
+
+        def run(_outputs: object, feed: dict[str, Any]) -> list[np.ndarray]:
+            fed.append(set(feed))
+            return [np.ones((1, tiny.HIDDEN), np.float32)]
+
+        session.run = run
         Embedder(folder, session, tiny.tiny_tokenizer()).embed_query("cat")
         assert fed == [{"input_ids", "token_type_ids"}]
 
@@ -138,8 +143,12 @@ class TestFailures:
 
     def test_stopping_early_computes_no_more(self, folder: ModelFolder) -> None:
         seen: list[int] = []
-        session = session_of(lambda ids: (seen.append(len(ids)), np.ones(tiny.HIDDEN))[1])
-        stream = Embedder(folder, session, tiny.tiny_tokenizer()).passages(["cat"] * 100)
+
+        def run(ids: np.ndarray) -> np.ndarray:
+            seen.append(len(ids))
+            return np.ones(tiny.HIDDEN)
+
+        stream = Embedder(folder, session_of(run), tiny.tiny_tokenizer()).passages(["cat"] * 100)
         next(stream)
         next(stream)
         assert len(seen) == 2

@@ -14,6 +14,17 @@ MAX_CODE_POINTS: Final = 2_000
 MAX_TERMS: Final = 64
 INITIAL_MODES: Final = ("lexical", "hybrid")
 
+# Words that carry a question, not its subject. BM25 weighs them by itself; in a small vault, where they may be rare, they
+# would make every page look as if it missed half of what was asked.
+FUNCTION_WORDS: Final = frozenset(
+    "a about after all also am an and any are as at be because been before being between both but by can could did do"
+    " does doing done for from further get had has have having he her here hers him his how i if in into is it its just"
+    " let like made make many may me might more most much must my need no nor not now of off on once only or other our"
+    " ours out over own per please same say says shall she should so some such tell than that the their theirs them then"
+    " there these they this those through to too under until up upon us use used using very was we were what when where"
+    " whether which while who whom whose why will with without would you your yours".split()
+)
+
 _SPACE = re.compile(r"\s+")
 _HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")
 _NAME_NOISE = re.compile(r"[\s_\-]+")
@@ -24,13 +35,19 @@ def normalise(query: str) -> str:
     return _SPACE.sub(" ", unicodedata.normalize("NFKC", query)).strip()
 
 
+def content_words(query: str) -> str:
+    """The query without its function words, or as it is where nothing else is in it."""
+    kept = [word for word in query.split(" ") if word.casefold().strip(".,;:!?\"'()") not in FUNCTION_WORDS]
+    return " ".join(kept) or query
+
+
 def has_words(query: str) -> bool:
     """False for an empty query and for pure ASCII punctuation."""
     return _HAS_WORD.search(query) is not None
 
 
 class Terms:
-    """The query's analysed terms with their inverse document frequencies, and where they stand in a text.
+    """The query's analysed terms with their rarities (0–1), and where they stand in a text.
 
     Terms are stems, so `databas` matches database and databases; of two that fit, the longer one counts.
     """
@@ -71,6 +88,12 @@ class Terms:
             if total > best:
                 best, best_at = total, at
         return best_at
+
+
+def holds_literally(query: str, text: str) -> bool:
+    """Whether the whole query stands in the text as it was typed, not inside a longer word."""
+    pattern = rf"(?<!\w){re.escape(query)}(?!\w)" if query.isascii() else re.escape(query)
+    return re.search(pattern, unicodedata.normalize("NFKC", text)) is not None
 
 
 def fold(text: str) -> str:

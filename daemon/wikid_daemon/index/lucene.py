@@ -181,7 +181,10 @@ class LexicalIndex:
         return [LexicalHit(int(key), score) for key, score in zip(keys, scores, strict=True)]
 
     def terms(self, text: str) -> list[tuple[str, float]]:
-        """The analysed words of `text` with their inverse document frequency in this vault (BM25's)."""
+        """The analysed words of `text` with their rarity in this vault: 1 for a word of one chunk, 0 for one of all.
+
+        Where every word is a stop word they count as they stand.
+        """
         java, folded = self._java, fold(text)
         latin, cjk = split_scripts(folded)
         analyzers = [("text", java.english, latin)] if latin else []
@@ -193,6 +196,8 @@ class LexicalIndex:
             for word in found.toArray():
                 if name == "text" or has_cjk(word):
                     words.setdefault(word, name)
+        if not words:
+            words = dict.fromkeys(self._identifier_tokens([folded]), "identifiers")
         searcher = self._searchers.acquire()
         try:
             reader = searcher.getIndexReader()
@@ -201,7 +206,7 @@ class LexicalIndex:
             for word, name in words.items():
                 term = java.Term(name, word)
                 frequency = min(reader.docFreq(term), total)
-                result.append((word, _idf(frequency, total)))
+                result.append((word, _rarity(frequency, total)))
             return result
         finally:
             self._searchers.release(searcher)
@@ -301,8 +306,12 @@ class _Document:
             field.setStringValue(value)
 
 
-def _idf(frequency: int, total: int) -> float:
-    return math.log1p((total - frequency + 0.5) / (frequency + 0.5))
+def _rarity(frequency: int, total: int) -> float:
+    """BM25's inverse document frequency as a share of that of a word in one document."""
+    if total == 0:
+        return 1.0
+    rarest = math.log1p((total - 0.5) / 1.5)
+    return min(math.log1p((total - frequency + 0.5) / (frequency + 0.5)) / rarest, 1.0)
 
 
 def _java_name(problem: Exception) -> str:
