@@ -8,22 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from wikid_daemon.core.function_words import FUNCTION_WORDS
 from wikid_daemon.core.summary import PageSummary
 
 MAX_CODE_POINTS: Final = 2_000
 MAX_TERMS: Final = 64
 INITIAL_MODES: Final = ("lexical", "hybrid")
-
-# Words that carry a question, not its subject. BM25 weighs them by itself; in a small vault, where they may be rare, they
-# would make every page look as if it missed half of what was asked.
-FUNCTION_WORDS: Final = frozenset(
-    "a about after all also am an and any are as at be because been before being between both but by can could did do"
-    " does doing done for from further get had has have having he her here hers him his how i if in into is it its just"
-    " let like made make many may me might more most much must my need no nor not now of off on once only or other our"
-    " ours out over own per please same say says shall she should so some such tell than that the their theirs them then"
-    " there these they this those through to too under until up upon us use used using very was we were what when where"
-    " whether which while who whom whose why will with without would you your yours".split()
-)
 
 _SPACE = re.compile(r"\s+")
 _HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")
