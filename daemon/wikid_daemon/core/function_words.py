@@ -10,8 +10,8 @@ _WORDS: Final = """
 a about after all also am an and any are as at be because been before being between both but by can could did do does
 doing done for from further get had has have having he her here hers him his how i if in into is it its just let like
 made make many may me might more most much must my need no nor not now of off on once only or other our ours out over
-own per please same say says shall she should so some such tell than that the their theirs them then there these they this
-those through to too under until up upon us use used using very was we were what when where whether which while who whom
-whose why will with without would you your yours
+own per please same say says shall she should so some such tell than that the their theirs them then there these they
+this those through to too under until up upon us use used using very was we were what when where whether which while who
+whom whose why will with without would you your yours
 """
 FUNCTION_WORDS: Final = frozenset(_WORDS.split())
