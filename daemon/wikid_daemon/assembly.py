@@ -150,7 +150,11 @@ class Assembly:
     def _bundle(self, grouped: Grouped, rank: int) -> r.Bundle:
         return r.Bundle(
             card=None if grouped.card is None else self._item(grouped.card, rank),
-            evidence=tuple(self._item(each.key, rank, each) for each in grouped.evidence if each.key in self._pages),
+            evidence=tuple(
+                self._item(each.key, rank, None if grouped.card is None else each)
+                for each in grouped.evidence
+                if each.key in self._pages
+            ),
             conflicts=tuple(self._item(each.key, rank, each) for each in grouped.conflicts if each.key in self._pages),
         )
 

@@ -34,7 +34,7 @@ class Weights:
 
 # Fitted on the tuning halves of Cranfield, CACM and XQuAD-en: the judged among each query's five best pages against the
 # unjudged, the best pages for other collections' queries, and small talk. On those halves 92 % of relevant first pages
-# pass the explicit floor and 73 % the automatic one; of irrelevant queries' first pages 2 % and none (words alone: 88 %,
+# pass the explicit floor and 73 % the automatic one; of those for foreign queries 2 % and none (words alone: 88 %,
 # 66 %, 8.8 % and 0.9 %).
 LEXICAL: Final = Weights(bias=-7.67, coverage=4.32, cosine=0.0, terms=4.95)
 HYBRID: Final = Weights(bias=-6.92, coverage=2.46, cosine=6.53, terms=1.96)

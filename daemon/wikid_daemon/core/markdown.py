@@ -24,6 +24,7 @@ _KINDS: dict[str, BlockKind] = {
     "paragraph_open": "prose",
 }
 _LISTS = ("bullet_list_open", "ordered_list_open")
+_WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]*)(?:\|([^\[\]\n]*))?\]\]")
 _INLINE_MARKS = re.compile(r"[*_`\[<&\\]")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _ATX_END = re.compile(r"(?:^|[ \t]+)#+[ \t]*$")
@@ -96,7 +97,9 @@ def _heading(start: int, end: int, level: int, content: str) -> Block:
 
 
 def plain_text(content: str) -> str:
-    """Inline Markdown as a reader sees it, on one line."""
+    """Inline Markdown as a reader sees it, on one line; a wikilink shows its label."""
+    if "[[" in content:
+        content = _WIKILINK.sub(lambda link: link.group(2) or link.group(1), content)
     if _INLINE_MARKS.search(content):
         tokens: list[Token] = []
         _TEXT.inline.parse(content, _TEXT, {}, tokens)

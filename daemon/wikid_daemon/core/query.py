@@ -81,9 +81,15 @@ class Terms:
 
 
 def holds_literally(query: str, text: str) -> bool:
-    """Whether the whole query stands in the text as it was typed, not inside a longer word."""
-    pattern = rf"(?<!\w){re.escape(query)}(?!\w)" if query.isascii() else re.escape(query)
-    return re.search(pattern, unicodedata.normalize("NFKC", text)) is not None
+    """Whether all that the query asks for stands in the text as one phrase, not inside a longer word.
+
+    Case counts only for a query of function words, such as the operator `AND`.
+    """
+    words = content_words(query)
+    pattern = rf"(?<!\w){re.escape(words)}(?!\w)" if words.isascii() else re.escape(words)
+    only_function_words = all(word.casefold() in FUNCTION_WORDS for word in words.split(" "))
+    flags = re.NOFLAG if only_function_words else re.IGNORECASE
+    return re.search(pattern, unicodedata.normalize("NFKC", text), flags) is not None
 
 
 def fold(text: str) -> str:

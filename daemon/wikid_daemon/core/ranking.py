@@ -76,7 +76,9 @@ def fuse(
     pages = words.keys() | vectors.keys()
     fused = []
     for page in pages:
-        a, b = from_words.get(page, 0.0), from_vectors.get(page, 0.0)
+        a = from_words.get(page, 0.0)
+        # a page whose vector is still to come is judged by its words alone, not by what it lacks
+        b = from_vectors.get(page, a)
         # the chunk of the list that speaks more strongly for the page
         better = (
             vectors if page not in words or (page in vectors and b * dense_share > a * (1 - dense_share)) else words

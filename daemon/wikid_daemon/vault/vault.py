@@ -121,6 +121,7 @@ def open_vault(path: Path, *, name: str | None, state_home: Path, may_backfill: 
             root=root,
             kind="plain",
             layout="plain",
+            mode="",
             pages_root=root,
             meta=None,
             state=place.folder,
