@@ -16,8 +16,8 @@ from wikid_daemon.core.names import printable
 from wikid_daemon.core.query import Terms
 from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.index.catalog_rows import StoredChunk, StoredPage
-from wikid_daemon.index.store import Store
-from wikid_daemon.retrieval import Candidate
+from wikid_daemon.index.store import Found, Store
+from wikid_daemon.retrieval import Candidate, Question, judge
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 
@@ -87,8 +87,11 @@ def _deduplicated(ranked: Sequence[Ranked], searched: Sequence[Searched]) -> lis
 class Assembly:
     """The pages of one answer on their way into bundles."""
 
-    def __init__(self, now: datetime, searched: Sequence[Searched], ranked: Sequence[Ranked]) -> None:
+    def __init__(
+        self, now: datetime, question: Question, searched: Sequence[Searched], ranked: Sequence[Ranked]
+    ) -> None:
         self._now = now
+        self._question = question
         self._searched = searched
         self._ranked = {each.key: each for each in ranked}
         self._pages: dict[Key, StoredPage] = {each.key: each.candidate.found.page for each in ranked}
@@ -178,7 +181,7 @@ class Assembly:
             freshness=freshness(summary, self._now),
             excerpt="" if shown is None else shown.text,
             line=1 if shown is None else shown.line,
-            score=0.0 if ranked is None else round(ranked.candidate.confidence, 4),
+            score=round(self._confidence(key, ranked, chunk), 4),
             rank=rank,
             match_reasons=_reasons(ranked, related),
             heading=None if chunk is None or not chunk.heading else chunk.heading,
@@ -188,6 +191,16 @@ class Assembly:
             # deleted since the index saw it: told, never served as present
             missing=not os.path.lexists(path),
         )
+
+    def _confidence(self, key: Key, ranked: Ranked | None, chunk: StoredChunk | None) -> float:
+        if ranked is not None:
+            return ranked.candidate.confidence
+        if chunk is None:
+            return 0.0
+        store, vector = self._searched[key[0]].store, self._question.vector
+        cosines = {} if vector is None else store.cosines(vector, [chunk.chunk])
+        found = Found(chunk, self._pages[key])
+        return judge(self._question, found, self._searched[key[0]].terms, cosines.get(chunk.chunk)).confidence
 
     def _best_chunk(self, key: Key, terms: Terms) -> StoredChunk | None:
         chunks = self._searched[key[0]].store.catalog.chunks_of(key[1])

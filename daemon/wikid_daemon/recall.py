@@ -131,7 +131,7 @@ class Recaller:
             candidates, terms = retrieve(store, question, limit * 2 + KEEP_EXTRA)
             kept = [each for each in candidates if each.confidence >= floor and _in_period(each, params)]
             searched.append(Searched(applied, store, kept, terms))
-        return Assembly(self._now(), searched, merge(searched)).bundles(limit)
+        return Assembly(self._now(), question, searched, merge(searched)).bundles(limit)
 
 
 def _checked(params: RecallParams) -> str:

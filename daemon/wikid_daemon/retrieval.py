@@ -69,15 +69,28 @@ def _candidates(store: Store, question: Question, fused: Sequence[Fused], terms:
 
 
 def _candidate(question: Question, fused: Fused, found: Found, terms: Terms, rank: int) -> Candidate:
+    judged = judge(question, found, terms, fused.cosine)
+    return Candidate(found, rank, fused, judged.coverage, judged.confidence, judged.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    coverage: float
+    confidence: float
+    identity: Identity | None
+
+
+def judge(question: Question, found: Found, terms: Terms, cosine: float | None) -> Judged:
+    """How likely the chunk's page answers the question, whether it was retrieved or brought in by a relation."""
     summary, chunk = found.page.summary, found.chunk
     whole = f"{summary.title}\n{' '.join(summary.aliases)}\n{chunk.heading}\n{chunk.text}"
     coverage = terms.coverage(whole)
     named = q.identity(question.text, found.page.page_id, summary)
     # a language that the embedder does not know says nothing through its cosine
-    cosine = fused.cosine if question.dense_share > 0 else None
-    believed = confidence(Signals(coverage, cosine, terms.mass))
+    known = cosine if question.dense_share > 0 else None
+    believed = confidence(Signals(coverage, known, terms.mass))
     if named is not None:
         believed = max(believed, IDENTITY_CONFIDENCE)
     elif believed < LITERAL_CONFIDENCE and q.holds_literally(question.text, whole):
         believed = LITERAL_CONFIDENCE
-    return Candidate(found, rank, fused, coverage, believed, named)
+    return Judged(coverage, believed, named)
