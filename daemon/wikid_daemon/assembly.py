@@ -104,13 +104,16 @@ class Assembly:
             self._relate(place, evidence, conflicts, links)
         grouped = group(
             list(self._ranked),
-            is_card=lambda key: self._pages[key].summary.role == "canonical",
+            is_card=self._is_card,
             evidence_of=evidence,
             conflicts_of=conflicts,
             linked=lambda a, b: (a, b) in links or (b, a) in links,
             limit=limit,
         )
         return tuple(self._bundle(each, rank) for rank, each in enumerate(grouped, 1))
+
+    def _is_card(self, key: Key) -> bool:
+        return self._pages[key].summary.role == "canonical"
 
     def _relate(
         self,
@@ -125,18 +128,15 @@ class Assembly:
         if not mine:
             return
         numbers = {page_id: number for number, page_id in mine.items()}
-        outgoing = catalog.links_from(list(mine))
-        incoming = catalog.relations_to(list(numbers))
-        number_of = catalog.numbers_of(list({each.target for each in outgoing} | set(numbers)))
-        for link in (*outgoing, *incoming):
+        if any(self._is_card((place, number)) for number in mine):
+            links.update(((place, source), (place, target)) for source, target in catalog.links_among(numbers))
+        typed = [*catalog.relations_from(list(mine)), *catalog.relations_to(list(numbers))]
+        number_of = numbers | catalog.numbers_of([each.target for each in typed if each.target not in numbers])
+        for link in typed:
             target = number_of.get(link.target)
-            if target is None or target == link.source:
+            if target is None or target == link.source or link.relation is None:
                 continue
-            source = (place, link.source)
-            other = (place, target)
-            if link.relation is None:
-                links.add((source, other))
-                continue
+            source, other = (place, link.source), (place, target)
             for seed, far, leaves in ((source, other, True), (other, source, False)):
                 if seed not in self._ranked:
                     continue

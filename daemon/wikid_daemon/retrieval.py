@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from wikid_daemon.core import query as q
 from wikid_daemon.core.confidence import IDENTITY_CONFIDENCE, LITERAL_CONFIDENCE, Signals, confidence
 from wikid_daemon.core.query import Identity, Terms
 from wikid_daemon.core.ranking import CANDIDATES, Fused, best_per_page, fuse
+from wikid_daemon.index.analysis import fold
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.store import Found, Store
 
 # a page has several chunks in each list, and deleted ones are dropped: ask for more chunks than pages
-CHUNKS_PER_PAGE: Final = 3
+CHUNKS_PER_PAGE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,22 @@ class Candidate:
     identity: Identity | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
-    """What is asked: the normalised text, its vector where there is one, and the share of the dense list."""
+    """What is asked: the normalised text, its vector where there is one, the share of the dense list, wanted types."""
 
     text: str
     vector: Vectors | None
     dense_share: float
     types: tuple[str, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        return q.name(self.text)
+
+    @cached_property
+    def literally(self) -> re.Pattern[str]:
+        return q.literally(self.text)
 
 
 def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidate], Terms]:
@@ -53,18 +64,20 @@ def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidat
         question.dense_share if vector is not None else 0.0,
     )
     terms = Terms(store.terms(q.content_words(question.text)))
-    return _candidates(store, question, fused[: keep * 2], terms)[:keep], terms
+    return _candidates(store, question, fused, terms, keep), terms
 
 
-def _candidates(store: Store, question: Question, fused: Sequence[Fused], terms: Terms) -> list[Candidate]:
-    found = store.load([each.chunk for each in fused])
+def _candidates(store: Store, question: Question, fused: Sequence[Fused], terms: Terms, keep: int) -> list[Candidate]:
     types = {each.strip().lower() for each in question.types}
+    # only the dense list can hold a page of another type
+    found = store.load([each.chunk for each in (fused if types else fused[:keep])])
     candidates: list[Candidate] = []
     for each in fused:
         at = found.get(each.chunk)
-        if at is None or (types and at.page.summary.type.strip().lower() not in types):
-            continue
-        candidates.append(_candidate(question, each, at, terms, len(candidates) + 1))
+        if at is not None and (not types or at.page.summary.type.strip().lower() in types):
+            candidates.append(_candidate(question, each, at, terms, len(candidates) + 1))
+        if len(candidates) == keep:
+            break
     return candidates
 
 
@@ -85,12 +98,12 @@ def judge(question: Question, found: Found, terms: Terms, cosine: float | None) 
     summary, chunk = found.page.summary, found.chunk
     whole = f"{summary.title}\n{' '.join(summary.aliases)}\n{chunk.heading}\n{chunk.text}"
     coverage = terms.coverage(whole)
-    named = q.identity(question.text, found.page.page_id, summary)
+    named = q.identity(question.name, found.page.page_id, summary)
     # a language that the embedder does not know says nothing through its cosine
     known = cosine if question.dense_share > 0 else None
     believed = confidence(Signals(coverage, known, terms.mass))
     if named is not None:
         believed = max(believed, IDENTITY_CONFIDENCE)
-    elif believed < LITERAL_CONFIDENCE and q.holds_literally(question.text, whole):
+    elif believed < LITERAL_CONFIDENCE and question.literally.search(fold(whole)):
         believed = LITERAL_CONFIDENCE
     return Judged(coverage, believed, named)

@@ -80,16 +80,15 @@ class Terms:
         return best_at
 
 
-def holds_literally(query: str, text: str) -> bool:
-    """Whether all that the query asks for stands in the text as one phrase, not inside a longer word.
+def literally(query: str) -> re.Pattern[str]:
+    """Matches a text in which all that the query asks for stands as one phrase, not inside a longer word.
 
-    Case counts only for a query of function words, such as the operator `AND`.
+    Case counts only for a query of function words, such as the operator `AND`. The text must be NFKC.
     """
     words = content_words(query)
     pattern = rf"(?<!\w){re.escape(words)}(?!\w)" if words.isascii() else re.escape(words)
     only_function_words = all(word.casefold() in FUNCTION_WORDS for word in words.split(" "))
-    flags = re.NOFLAG if only_function_words else re.IGNORECASE
-    return re.search(pattern, unicodedata.normalize("NFKC", text), flags) is not None
+    return re.compile(pattern, re.NOFLAG if only_function_words else re.IGNORECASE)
 
 
 def fold(text: str) -> str:
@@ -116,23 +115,24 @@ class Identity:
     by: str
 
 
-def identity(query: str, page_id: str, summary: PageSummary) -> Identity | None:
-    """Whether the whole query is the page's title, one of its aliases, its id or its file name."""
-    wanted = _name(query)
+def identity(wanted: str, page_id: str, summary: PageSummary) -> Identity | None:
+    """Whether the whole query, as a `name`, is the page's title, one of its aliases, its id or its file name."""
     if not wanted:
         return None
-    if wanted == _name(summary.title):
+    if wanted == name(summary.title):
         return Identity("title")
-    if any(wanted == _name(alias) for alias in summary.aliases):
+    if any(wanted == name(alias) for alias in summary.aliases):
         return Identity("alias")
-    whole, last = page_id, page_id.rsplit("/", 1)[-1]
-    if wanted in (_name(whole), _name(last), _name(f"{whole}.md"), _name(f"{last}.md")):
+    whole, last = name(page_id), name(page_id.rsplit("/", 1)[-1])
+    if wanted in (whole, last) or (wanted.endswith(".md") and wanted.removesuffix(".md") in (whole, last)):
         return Identity("page id")
     return None
 
 
-def _name(text: str) -> str:
-    return _NAME_NOISE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip(" \"'`[]?.!")
+def name(text: str) -> str:
+    """The form in which names are compared: case, quotes and the sort of word separator do not matter."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return _NAME_NOISE.sub(" ", plain.casefold()).strip(" \"'`[]?.!")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ cursor. Vectors are kept by chunk hash and model identity, so unchanged text is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -306,13 +306,23 @@ class Catalog:
         rows = self._reader().execute("SELECT page_id FROM pages WHERE summary IS NOT NULL")
         return {page_id for (page_id,) in rows}
 
-    def links_from(self, pages: Sequence[int]) -> list[StoredLink]:
-        """All links of these pages, typed and untyped."""
+    def relations_from(self, pages: Sequence[int]) -> list[StoredLink]:
+        """The typed relations of these pages."""
         marks = ",".join("?" * len(pages))
         rows = self._reader().execute(
-            f"SELECT source, target, relation, scope FROM links WHERE source IN ({marks})", tuple(pages)
+            f"SELECT source, target, relation, scope FROM links WHERE source IN ({marks}) AND relation IS NOT NULL",
+            tuple(pages),
         )
         return [StoredLink(*row) for row in rows]
+
+    def links_among(self, pages: Mapping[str, int]) -> list[tuple[int, int]]:
+        """The (source, target) numbers of the untyped links between these pages, given as id → number."""
+        ids, numbers = ",".join("?" * len(pages)), ",".join("?" * len(pages))
+        rows = self._reader().execute(
+            f"SELECT source, target FROM links WHERE target IN ({ids}) AND source IN ({numbers}) AND relation IS NULL",
+            (*pages, *pages.values()),
+        )
+        return [(source, pages[target]) for source, target in rows]
 
     def relations_to(self, page_ids: Sequence[str]) -> list[StoredLink]:
         """The typed relations that point at these pages."""
