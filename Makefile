@@ -33,9 +33,9 @@ lint: setup ## ruff, mypy --strict and the import rules
 bench: setup ## how fast: recall and indexing on this machine
 	@$(BIN)/python -m wikid_daemon.bench speed
 
-bench-quality: setup ## how well it finds: nDCG, MRR, recall on judged queries; COLLECTIONS=folder
-	@test -n "$(COLLECTIONS)" || { echo "say COLLECTIONS=folder: BEIR collections, one a folder" >&2; exit 2; }
-	@$(BIN)/python -m wikid_daemon.bench quality "$(COLLECTIONS)"
+bench-quality: setup ## how well it finds, on judged queries; COLLECTIONS=folder of BEIR folders
+	@test -d "$(COLLECTIONS)" || { echo "say COLLECTIONS=folder: a folder of BEIR folders" >&2; exit 2; }
+	@for each in "$(COLLECTIONS)"/*/; do $(BIN)/python -m wikid_daemon.bench quality "$$each" || exit 1; done
 
 size: ## what the daemon takes on disk, without developer tools and model
 	@scripts/size

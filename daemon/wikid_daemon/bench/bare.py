@@ -6,7 +6,7 @@ batches that are searchable while the rest is read, and storing vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ import yaml
 from markdown_it import MarkdownIt
 from tokenizers import Tokenizer
 
-from wikid_daemon.index import jvm, lucene
+from wikid_daemon.index import jvm
+from wikid_daemon.index.analysis import field_analyzer, java_classes
+from wikid_daemon.index.catalog import Catalog
 from wikid_daemon.index.dense import Vectors
-from wikid_daemon.index.lucene import LexicalChunk
+from wikid_daemon.index.lucene import RAM_BUFFER_MB, LexicalChunk, _Document
 from wikid_daemon.models.location import ModelFolder
 
 BATCH: Final = 8
@@ -30,16 +32,16 @@ class BareLucene:
 
     def __init__(self, folder: Path) -> None:
         jvm.start()
-        java: Any = lucene.classes()
+        java: Any = java_classes()
         path = java.Paths.get(str(folder))
         self._directory = java.FSDirectory.open(path)
-        analyzer = lucene.schema_analyzer(java)
+        analyzer = field_analyzer(java)
         config = java.IndexWriterConfig(analyzer)
-        config.setRAMBufferSizeMB(lucene.RAM_BUFFER_MB)
+        config.setRAMBufferSizeMB(RAM_BUFFER_MB)
         self._writer = java.IndexWriter(self._directory, config)
         factory = java.SearcherFactory()
         self._searchers = java.SearcherManager(self._writer, factory)
-        self._document = lucene.SchemaDocument(java)
+        self._document = _Document(java)
 
     def add(self, page: int, chunk: LexicalChunk) -> None:
         self._document.fill(page, chunk)
@@ -53,6 +55,19 @@ class BareLucene:
         self._searchers.close()
         self._writer.close()
         self._directory.close()
+
+
+def lexical_chunks(catalog: Catalog) -> dict[str, list[LexicalChunk]]:
+    """What Lucene sees of each page, by the page's path."""
+    found = {}
+    for page in catalog.all_pages():
+        about = page.summary
+        aliases = " \n ".join((*about.aliases, *about.recall_triggers, *about.tags))
+        found[page.path] = [
+            LexicalChunk(each.chunk, about.title, aliases, each.heading, each.text, page.page_id, about.type)
+            for each in catalog.chunks_of(page.page)
+        ]
+    return found
 
 
 def index_pages(root: Path, chunks_of: Mapping[str, Sequence[LexicalChunk]], index: BareLucene) -> int:
@@ -116,6 +131,11 @@ class BareEncoder:
         return self.embed(self._feed([self._tokenizer.encode(self._folder.query_prefix + text).ids]))
 
 
+def size(feed: Mapping[str, Any]) -> int:
+    """How many texts a batch holds."""
+    return len(feed["input_ids"])
+
+
 def wikid_options() -> tuple[onnxruntime.SessionOptions, tuple[str, ...]]:
     """The session options that wikid runs with, and the optimizers it leaves out."""
     options = onnxruntime.SessionOptions()
@@ -137,11 +157,3 @@ class BareDense:
         """The ids of the nearest `limit` to a vector of shape (1, dims)."""
         _, keys = self._index.search(vector, limit)
         return [int(key) for key in keys[0]]
-
-
-def pages_in(chunks: Iterator[tuple[str, LexicalChunk]]) -> dict[str, list[LexicalChunk]]:
-    """Chunks by the path of their page, in order."""
-    found: dict[str, list[LexicalChunk]] = {}
-    for path, chunk in chunks:
-        found.setdefault(path, []).append(chunk)
-    return found

@@ -62,7 +62,10 @@ class GeneratedPage:
 
 
 class VaultGenerator:
-    """Makes the pages of one vault of `pages` pages, and queries about them."""
+    """Makes the pages of one vault of `pages` pages, and queries about them.
+
+    `telling_words` are those that queries are made of: neither everywhere nor in a page or two.
+    """
 
     def __init__(self, pages: int, seed: int) -> None:
         self.pages = pages
@@ -70,7 +73,7 @@ class VaultGenerator:
         self._words = _vocabulary()
         weights = [1 / (rank + ZIPF_SHIFT) ** ZIPF_EXPONENT for rank in range(len(self._words))]
         self._weights = list(accumulate(weights))
-        self._telling_words = self._words[slice(*TELLING)]
+        self.telling_words = self._words[slice(*TELLING)]
         self._telling_weights = list(accumulate(weights[slice(*TELLING)]))
 
     def all(self) -> Iterator[GeneratedPage]:
@@ -86,11 +89,11 @@ class VaultGenerator:
     def queries(self, count: int, *, stream: str = "queries") -> list[str]:
         """Questions of two to five telling words that stand in one page; another `stream`, other questions."""
         rng = random.Random(f"{self._seed}/{stream}")
-        telling_words = set(self._telling_words)
+        known = set(self.telling_words)
         found = []
         for _ in range(count):
             page = self.page(rng.randrange(self.pages))
-            telling = sorted(telling_words.intersection(_letters(page.text).split()))
+            telling = sorted(known.intersection(letters(page.text).split()))
             found.append(" ".join(rng.sample(telling, min(rng.randint(*QUERY_WORDS), len(telling)))))
         return found
 
@@ -153,7 +156,7 @@ class VaultGenerator:
         return " ".join(rng.choices(self._words, cum_weights=self._weights, k=length)).capitalize() + "."
 
     def _telling(self, rng: random.Random, count: int) -> list[str]:
-        return rng.choices(self._telling_words, cum_weights=self._telling_weights, k=count)
+        return rng.choices(self.telling_words, cum_weights=self._telling_weights, k=count)
 
     def _link(self, rng: random.Random) -> str:
         _, title, path = self._identity(rng.randrange(self.pages))
@@ -181,5 +184,6 @@ def _vocabulary() -> Sequence[str]:
     return list(dict.fromkeys([*_COMMON.split(), *_PARTS.split(), *compounds]))
 
 
-def _letters(text: str) -> str:
+def letters(text: str) -> str:
+    """The text in lower case, all but its letters blank."""
     return "".join(each if each.isalpha() else " " for each in text.lower())

@@ -49,7 +49,7 @@ def recall_at_k(ranked: Sequence[str], grades: Mapping[str, int], k: int) -> flo
 
 
 def bootstrap(values: Sequence[float], *, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
-    """The mean with its percentile interval over `resamples` resamples of the queries; the same seed, the same answer."""
+    """The mean and its percentile interval over resamples of the queries; the same seed gives the same answer."""
     if not values:
         return Estimate(0.0, 0.0, 0.0)
     sample = np.asarray(values, dtype=np.float64)

@@ -65,6 +65,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
+        "load_average": [round(each, 2) for each in os.getloadavg()] if hasattr(os, "getloadavg") else None,
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -97,7 +98,7 @@ def figure_table(figures: Sequence[Figure]) -> str:
 
 
 def quality_table(found: QualityReport) -> str:
-    rows = [("mode", f"nDCG@{NDCG_AT}", "MRR", f"Recall@{RECALL_AT}", "ms a query")]
+    rows: list[tuple[str, ...]] = [("mode", f"nDCG@{NDCG_AT}", "MRR", f"Recall@{RECALL_AT}", "ms a query")]
     for mode, each in found.modes.items():
         estimates = [f"{e.mean:.3f} [{e.low:.3f}, {e.high:.3f}]" for e in (each.ndcg, each.mrr, each.recall)]
         rows.append((mode, *estimates, f"{each.query_ms:.1f}"))
@@ -107,4 +108,6 @@ def quality_table(found: QualityReport) -> str:
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

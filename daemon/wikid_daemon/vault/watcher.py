@@ -194,7 +194,9 @@ class Watcher:
     def _start(self) -> Notifier:
         """Watch the folders that exist now; one that vanishes meanwhile means looking again."""
         while True:
-            relative = [EVERYTHING] if _WATCHES_TREES else folders_below(self._vault.pages_root)
+            # a folder whose name is not decodable cannot be named to the notifier, and holds no pages
+            below = [EVERYTHING] if _WATCHES_TREES else folders_below(self._vault.pages_root)
+            relative = [folder for folder in below if not names.has_undecodable(folder)]
             self._folders = frozenset(relative)
             self._watched_root = _identity(self._root)
             folders = [os.path.join(self._root, folder) if folder else self._root for folder in relative]
@@ -279,6 +281,8 @@ class Watcher:
             try:
                 now = dict(scan(self._vault, known_pages=0).entries)
             except RootUnavailable as error:
+                if not root_lost:
+                    self._on_change({EVERYTHING})
                 root_lost, self._polled = True, None
                 self._become("stopped", str(error))
             else:

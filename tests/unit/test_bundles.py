@@ -1,0 +1,134 @@
+"""Ranked pages → bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wikid_daemon.core.bundles import MAX_CONFLICTS, MAX_EVIDENCE, Grouped, Key, Related, group
+
+# pages 0–9 are cards, 10–19 evidence
+PAGES = tuple((0, number) for number in range(20))
+CARDS = frozenset(PAGES[:10])
+
+
+def grouped(
+    ranked: Sequence[Key],
+    evidence: Mapping[Key, Sequence[Related]] | None = None,
+    conflicts: Mapping[Key, Sequence[Related]] | None = None,
+    links: frozenset[frozenset[Key]] = frozenset(),
+    limit: int = 20,
+) -> list[Grouped]:
+    return group(
+        ranked,
+        is_card=CARDS.__contains__,
+        evidence_of=evidence or {},
+        conflicts_of=conflicts or {},
+        linked=lambda a, b: frozenset((a, b)) in links,
+        limit=limit,
+    )
+
+
+def related(number: int, label: str = "supports") -> Related:
+    return Related((0, number), label)
+
+
+def keys(found: Sequence[Related]) -> list[int]:
+    return [each.key[1] for each in found]
+
+
+def test_each_unrelated_page_is_a_bundle_in_rank_order() -> None:
+    found = grouped([(0, 3), (0, 12), (0, 1)])
+    assert [each.card for each in found] == [(0, 3), None, (0, 1)]
+    assert keys(found[1].evidence) == [12]
+
+
+def test_evidence_brings_the_card_it_belongs_to_in_front_of_it() -> None:
+    found = grouped([(0, 12), (0, 5), (0, 3)], {(0, 3): [related(12)]})
+    assert [each.card for each in found] == [(0, 3), (0, 5)]
+    assert keys(found[0].evidence) == [12]
+
+
+def test_typed_evidence_comes_before_linked_and_may_be_a_page_that_was_not_retrieved() -> None:
+    links = frozenset({frozenset({(0, 1), (0, 12)})})
+    found = grouped([(0, 1), (0, 12)], {(0, 1): [related(15)]}, links=links)
+    assert keys(found[0].evidence) == [15, 12]
+    assert found[0].evidence[0].label == "supports"
+
+
+def test_a_link_attaches_only_pages_that_were_retrieved() -> None:
+    found = grouped([(0, 1)], links=frozenset({frozenset({(0, 1), (0, 12)})}))
+    assert found[0].evidence == []
+
+
+def test_a_card_has_two_pieces_of_evidence_and_the_rest_stands_for_itself() -> None:
+    found = grouped([(0, 1), (0, 10), (0, 11), (0, 12)], {(0, 1): [related(n) for n in (12, 11, 10)]})
+    assert [keys(each.evidence) for each in found] == [[10, 11], [12]]
+
+
+def test_what_disputes_a_card_stays_with_it() -> None:
+    dispute = Related((0, 2), "contradicts")
+    found = grouped([(0, 1), (0, 2), (0, 3)], conflicts={(0, 1): [dispute], (0, 2): [Related((0, 1), "contradicts")]})
+    assert [each.card for each in found] == [(0, 1), (0, 3)]
+    assert found[0].conflicts == [dispute]
+
+
+def test_the_limit_counts_bundles() -> None:
+    assert len(grouped(PAGES, limit=3)) == 3
+
+
+def test_a_page_related_twice_is_one_piece_of_evidence() -> None:
+    found = grouped([(0, 1), (0, 12), (0, 13)], {(0, 1): [related(12), related(12, "derived from"), related(13)]})
+    assert keys(found[0].evidence) == [12, 13]
+
+
+def test_the_page_that_brought_its_card_is_shown_whatever_else_the_card_has() -> None:
+    links = frozenset({frozenset({(0, 1), (0, 12)})})
+    found = grouped([(0, 12), (0, 1)], {(0, 1): [related(15), related(16)]}, links=links)
+    assert 12 in keys(found[0].evidence)
+
+
+pages = st.sampled_from(PAGES)
+relations = st.dictionaries(
+    pages, st.lists(st.builds(Related, pages, st.sampled_from(["supports", "derived from"])), max_size=4), max_size=8
+).map(lambda found: {seed: [each for each in lists if each.key != seed] for seed, lists in found.items()})
+rankings = st.lists(pages, unique=True, max_size=20)
+link_sets = st.frozensets(st.frozensets(pages, min_size=2, max_size=2), max_size=20)
+
+
+@given(rankings, relations, relations, link_sets, st.integers(1, 10))
+@settings(deadline=None, max_examples=300)
+def test_no_page_is_shown_twice_as_card_or_evidence(
+    ranked: list[Key],
+    evidence: dict[Key, list[Related]],
+    conflicts: dict[Key, list[Related]],
+    links: frozenset[frozenset[Key]],
+    limit: int,
+) -> None:
+    found = grouped(ranked, evidence, conflicts, links, limit)
+    shown = [each.card for each in found if each.card] + [each.key for one in found for each in one.evidence]
+    assert len(shown) == len(set(shown))
+    assert len(found) <= limit
+    for bundle in found:
+        assert bundle.card is not None or bundle.evidence
+        assert bundle.card is None or bundle.card in CARDS
+        assert len(bundle.evidence) <= MAX_EVIDENCE
+        assert len(bundle.conflicts) <= MAX_CONFLICTS
+        seed = bundle.card or bundle.evidence[0].key
+        assert all(each in conflicts.get(seed, []) for each in bundle.conflicts)
+
+
+@given(rankings, relations, relations, link_sets)
+@settings(deadline=None, max_examples=300)
+def test_every_retrieved_page_is_shown_where_there_is_room(
+    ranked: list[Key],
+    evidence: dict[Key, list[Related]],
+    conflicts: dict[Key, list[Related]],
+    links: frozenset[frozenset[Key]],
+) -> None:
+    shown: set[Key] = set()
+    for bundle in grouped(ranked, evidence, conflicts, links):
+        shown |= {each.key for each in (*bundle.evidence, *bundle.conflicts)} | ({bundle.card} if bundle.card else set())
+    assert set(ranked) <= shown
