@@ -22,7 +22,7 @@ from wikid_protocol.errors import DaemonNotRunning
 T = TypeVar("T")
 
 DAEMON: Final = "wikid_daemon"
-INSTALL_HINT: Final = "install it with: pip install 'wikid-memory[daemon]'"
+INSTALL_HINT: Final = "install its daemon as the README of wikid-memory says"
 
 _START_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.004

@@ -167,7 +167,9 @@ class Assembly:
         vault, summary = self._searched[place].applied.vault, page.summary
         ranked = self._ranked.get(key)
         chunk = ranked.candidate.found.chunk if ranked is not None else self._best_chunk(key, terms)
-        shown = q.excerpt(chunk.text, chunk.line, terms, EXCERPT_CODE_POINTS) if chunk is not None else None
+        # two claims that are set side by side both read from their beginning
+        around = None if related is not None and related.label in CONFLICT_LABELS.values() else terms
+        shown = q.excerpt(chunk.text, chunk.line, around, EXCERPT_CODE_POINTS) if chunk is not None else None
         path = vault.pages_root / page.path
         return r.Item(
             vault_id=r.VaultId(vault.vault_id),

@@ -250,7 +250,11 @@ class Handlers:
 
     async def _models_build(self, params: m.ModelBuildParams, context: CallContext) -> r.ModelRecord:
         def work() -> r.ModelRecord:
-            progress = _progress(context, params.progress_token, "")
+            report = _progress(context, params.progress_token, "")
+
+            def progress(message: str, share: float | None) -> None:
+                report(message, None if share is None else 100.0 * share)
+
             return self._embedder.build(params.name, progress, context.cancelled.is_set)
 
         return await self._in(self._slow, work)

@@ -53,7 +53,7 @@ def vault_status(indexer: Indexer) -> r.VaultStatus:
         chunks=chunks,
         embedded=store.embedded,
         pending=state.pending,
-        embedding_pending=state.embedding_pending,
+        embedding_pending=indexer.embedding_pending,
         stale=indexer.stale,
         failed=tuple(r.PathReason(path=path, reason=why) for path, why in list(state.failed.items())[:LISTED_PATHS]),
         findings=sum(codes.values()),

@@ -13,10 +13,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-import apsw
 import structlog
 
 from wikid_daemon import files
+from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.lucene import LexicalIndexDamaged
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import Filled, PassageEncoder, Vectors
@@ -132,13 +132,17 @@ class Indexer:
                 progress("building the word index", None)
                 store.rebuild_lexical()
             filled = self._vectors.fill_all(store, force, progress, cancelled) if vectors else Filled()
-            self.state.embedding_pending = self._vectors.pending
             if cancelled():
                 raise Cancelled
             self._commit()
             return Reindexed(pages, filled)
 
         return self._ask(work).result()
+
+    @property
+    def embedding_pending(self) -> int:
+        """Chunks that have no vector yet."""
+        return 0 if self.store is None else self.store.missing
 
     @property
     def stale(self) -> bool:
@@ -191,6 +195,7 @@ class Indexer:
         self.store = store
         self._on_published(self)
         self._watcher.start()
+        store.warm()
 
     def _finish(self) -> None:
         with self._wake:
@@ -204,7 +209,7 @@ class Indexer:
             if store is not None:
                 self._mirror.write_manifest()
                 store.close()
-        except (OSError, apsw.Error, LexicalIndexDamaged):
+        except (OSError, CatalogError, LexicalIndexDamaged):
             # what could not be made durable is found again by the next start
             log.exception("index_not_closed", vault_id=self.vault.vault_id)
         self._on_thread_end()
@@ -225,7 +230,7 @@ class Indexer:
             return
         try:
             self._work(paths | self._updater.due_retries())
-        except (OSError, apsw.Error, LexicalIndexDamaged) as problem:
+        except (OSError, CatalogError, LexicalIndexDamaged) as problem:
             self._rest(problem)
 
     def _work(self, paths: set[str]) -> None:
@@ -267,7 +272,6 @@ class Indexer:
     def _embed(self) -> bool:
         """Embed for a while, stopping between two texts when something arrives; False when there was nothing to."""
         made = self._vectors.fill(self._opened(), lambda: bool(self._paths or self._tasks or self._stopping))
-        self.state.embedding_pending = self._vectors.pending
         if made:
             self._on_published(self)
         return made > 0

@@ -191,7 +191,7 @@ def _searched(applied: Applied) -> r.SearchedVault:
         generation=0 if indexer.store is None else indexer.store.generation,
         stale=indexer.stale,
         pending=state.pending,
-        embedding_pending=state.embedding_pending,
+        embedding_pending=indexer.embedding_pending,
     )
 
 

@@ -44,7 +44,6 @@ class IndexState:
     state: Literal["indexing", "ready", "unavailable", "failed"] = "indexing"
     reason: str = ""
     pending: int = 0
-    embedding_pending: int = 0
     failed: Mapping[str, str] = field(default_factory=dict)
     skipped: tuple[tuple[str, str], ...] = ()
     collisions: tuple[Finding, ...] = ()

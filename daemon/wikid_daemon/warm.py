@@ -57,6 +57,7 @@ class WarmEmbedder:
             if folder is None:
                 self._held = _Held("absent", reason="no embedding model has been built")
                 return
+            self._held = _Held("loading", None, folder)
             self._held = _Held("ready", Embedder.load(folder, threads=min(2, os.cpu_count() or 1)), folder)
         except ModelUnusable as problem:
             self._held = _Held("failed", None, folder, problem.reason, problem.hint)

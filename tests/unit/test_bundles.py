@@ -75,6 +75,15 @@ def test_what_disputes_a_card_stays_with_it() -> None:
     assert found[0].conflicts == [dispute]
 
 
+def test_a_linked_page_that_disputes_the_card_is_no_evidence_for_it() -> None:
+    links = frozenset({frozenset({(0, 1), (0, 12)})})
+    for ranked in ([(0, 1), (0, 12)], [(0, 12), (0, 1)]):
+        found = grouped(ranked, conflicts={(0, 1): [related(12, "contradicts")]}, links=links)
+        assert len(found) == 1
+        assert (found[0].card, found[0].evidence) == ((0, 1), [])
+        assert keys(found[0].conflicts) == [12]
+
+
 def test_the_limit_counts_bundles() -> None:
     assert len(grouped(PAGES, limit=3)) == 3
 

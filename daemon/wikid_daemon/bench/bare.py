@@ -21,7 +21,7 @@ from wikid_daemon.index import jvm
 from wikid_daemon.index.analysis import field_analyzer, java_classes
 from wikid_daemon.index.catalog import Catalog
 from wikid_daemon.index.dense import Vectors
-from wikid_daemon.index.lucene import RAM_BUFFER_MB, LexicalChunk, _Document
+from wikid_daemon.index.lucene import RAM_BUFFER_MB, LexicalChunk, LexicalDocument
 from wikid_daemon.models.location import ModelFolder
 
 BATCH: Final = 8
@@ -41,7 +41,7 @@ class BareLucene:
         self._writer = java.IndexWriter(self._directory, config)
         factory = java.SearcherFactory()
         self._searchers = java.SearcherManager(self._writer, factory)
-        self._document = _Document(java)
+        self._document = LexicalDocument(java)
 
     def add(self, page: int, chunk: LexicalChunk) -> None:
         self._document.fill(page, chunk)

@@ -25,6 +25,7 @@ from wikid_daemon.bench.quality import model_folder
 from wikid_daemon.bench.sandbox import BenchmarkFailed
 from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog import Catalog
+from wikid_daemon.index.catalog_rows import StoredChunk
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.encoders import Embedder
 from wikid_daemon.index.pages import stored_embedding_text
@@ -36,7 +37,7 @@ from wikid_daemon.vault.vault import open_vault
 
 LIMIT: Final = 40  # results asked of each engine
 POLL_SECONDS: Final = 0.005
-EVERYTHING: Final = 1 << 30
+SLICE: Final = 1_000  # SQLite takes a limited number of values in one statement
 NO_MODEL: Final = ""
 EMBED_SECONDS: Final = 300.0
 DEFAULTS_SHARE: Final = 3  # with the session options that suit it less, every third batch says enough
@@ -109,12 +110,12 @@ def embed_wikid(given: Given) -> dict[str, Any]:
     indexer.sync(60)
     store = indexer.store
     assert store is not None
-    chunks = store.catalog.missing_vector_count(folder.identity)
+    chunks = store.catalog.counts()[1]
     with clock() as spent:
         held.append(embedder)
         indexer.wake()
         until = time.perf_counter() + EMBED_SECONDS
-        while (missing := store.catalog.missing_vector_count(folder.identity)) and time.perf_counter() < until:
+        while (missing := store.missing) and time.perf_counter() < until:
             time.sleep(POLL_SECONDS)
     indexer.close()
     return {"chunks": chunks - missing, "wall": spent.wall, "cpu": spent.cpu}
@@ -145,7 +146,7 @@ def fill_vectors(given: Given) -> dict[str, Any]:
     words = VaultGenerator(given["pages"], given["seed"]).telling_words
     vector_of = dict(zip(words, embedder.embed_passages(words), strict=True))
     catalog = Catalog(Path(given["catalog"]))
-    chunks = catalog.missing_vectors(folder.identity, EVERYTHING)
+    chunks = _without_vector(catalog, folder.identity)
     catalog.add_vectors(folder.identity, ((each.hash, _mean_vector(each.text, vector_of)) for each in chunks))
     catalog.close()
     return {"chunks": len(chunks)}
@@ -194,11 +195,17 @@ def _indexer(given: Given, encoder: Callable[[], Embedder | None]) -> Indexer:
     return Indexer(vault, machine_id(state), encoder, lambda _: None, jvm.detach)
 
 
+def _without_vector(catalog: Catalog, identity: str) -> list[StoredChunk]:
+    numbers = catalog.chunks_without_vector(identity)
+    slices = [numbers[start : start + SLICE] for start in range(0, len(numbers), SLICE)]
+    return [chunk for each in slices for chunk in catalog.chunks(each).values()]
+
+
 def _texts(catalog_path: Path) -> list[str]:
     catalog = Catalog(catalog_path)
-    chunks = catalog.missing_vectors(NO_MODEL, EVERYTHING)
-    pages = catalog.pages(list({each.page for each in chunks}))
-    texts = [stored_embedding_text(each, pages[each.page].summary.title) for each in chunks]
+    chunks = _without_vector(catalog, NO_MODEL)
+    titles = {page.page: page.summary.title for page in catalog.all_pages()}
+    texts = [stored_embedding_text(each, titles[each.page]) for each in chunks]
     catalog.close()
     return texts
 

@@ -74,9 +74,10 @@ def group(
             bundle.evidence.append(Related(key, ""))
         else:
             used.add(card)
+            disputing = {each.key for each in conflicts_of.get(card, ())}
             typed = [each for each in evidence_of.get(card, ()) if each.key not in used or each.key == key]
             typed.sort(key=lambda each: (place.get(each.key, len(place)), each.key))
-            known = {each.key for each in typed}
+            known = {each.key for each in typed} | disputing
             untyped = [
                 Related(other, "")
                 for other in ranked
@@ -85,14 +86,28 @@ def group(
                 and (other not in used or other == key)
                 and linked(card, other)
             ]
-            bundle.evidence = [*typed, *untyped][:MAX_EVIDENCE]
+            bundle.evidence = _chosen([*typed, *untyped], key)
             used.update(each.key for each in bundle.evidence)
         seed = key if card is None else card
-        disputed = [each for each in conflicts_of.get(seed, ()) if each.key != key]
+        shown = {each.key for each in bundle.evidence} if card is None else {card}
+        disputed = [each for each in conflicts_of.get(seed, ()) if each.key not in shown]
+        # the page that brought the card stands first, so that the limit never drops it
+        disputed.sort(key=lambda each: each.key != key)
         bundle.conflicts = list(dict.fromkeys(disputed))[:MAX_CONFLICTS]
         used.update(each.key for each in bundle.conflicts)
         bundles.append(bundle)
     return bundles
+
+
+def _chosen(found: Sequence[Related], key: Key) -> list[Related]:
+    """The first of them, each page once; `key`, which is why the bundle is here, is never the one left out."""
+    once: dict[Key, Related] = {}
+    for each in found:
+        once.setdefault(each.key, each)
+    chosen = list(once.values())[:MAX_EVIDENCE]
+    if key in once and once[key] not in chosen:
+        chosen[-1] = once[key]
+    return chosen
 
 
 def _card_of(

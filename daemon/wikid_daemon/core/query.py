@@ -18,6 +18,8 @@ INITIAL_MODES: Final = ("lexical", "hybrid")
 _SPACE = re.compile(r"\s+")
 _HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")
 _NAME_NOISE = re.compile(r"[\s_\-]+")
+_CUT_BEFORE = "… "
+_CUT_AFTER = " …"
 
 
 def normalise(query: str) -> str:
@@ -49,7 +51,8 @@ class Terms:
         longest_first = sorted(self._weights, key=len, reverse=True)
         self._of_form = {_form(word): word for word in longest_first}
         pattern = "|".join(_boundary(word) + re.escape(_form(word)) for word in longest_first)
-        self._pattern = re.compile(f"({pattern})") if pattern else None
+        # a lookahead, because the two-character terms of Chinese, Japanese and Korean overlap
+        self._pattern = re.compile(f"(?=({pattern}))") if pattern else None
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -143,18 +146,22 @@ class Excerpt:
     line: int
 
 
-def excerpt(text: str, start_line: int, terms: Terms, width: int) -> Excerpt:
-    """At most `width` code points of the chunk, on line borders, from a little before the densest match."""
-    text = text.strip("\n")
-    if len(text) <= width:
-        return Excerpt(text.strip(), start_line)
-    at = max(0, terms.densest(text, width) - width // 8)
-    begin = text.rfind("\n", 0, at) + 1 if at else 0
+def excerpt(text: str, start_line: int, terms: Terms | None, width: int) -> Excerpt:
+    """At most `width` code points of the chunk, on line borders: from a little before the densest match, or from the
+    start without `terms`."""
+    text = text.rstrip()
+    first = len(text) - len(text.lstrip())
+    if len(text) - first <= width:
+        return Excerpt(text[first:], start_line + text.count("\n", 0, first))
+    width -= len(_CUT_BEFORE) + len(_CUT_AFTER)
+    at = first if terms is None else max(first, terms.densest(text, width) - width // 8)
+    begin = max(text.rfind("\n", 0, at) + 1, first)
     if at - begin > width // 4:
         begin = text.rfind(" ", 0, at) + 1
     end = min(len(text), begin + width)
     if end < len(text):
         border = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end))
         end = border if border > begin + width // 2 else end
-    before, after = "… " if begin else "", " …" if end < len(text) else ""
-    return Excerpt(before + text[begin:end].strip() + after, start_line + text.count("\n", 0, begin))
+    before, after = _CUT_BEFORE if begin > first else "", _CUT_AFTER if end < len(text) else ""
+    begin += len(text[begin:end]) - len(text[begin:end].lstrip())
+    return Excerpt(before + text[begin:end].rstrip() + after, start_line + text.count("\n", 0, begin))

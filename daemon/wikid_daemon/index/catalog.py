@@ -23,6 +23,10 @@ from wikid_daemon.index.catalog_rows import SCHEMA, TABLES, NewPage, StoredChunk
 _PAGE_COLUMNS: Final = "page, path, page_id, generation, content_hash, summary"
 
 
+CatalogError = apsw.Error
+"""What SQLite raises while the catalog is open: a full disk, say."""
+
+
 class CatalogDamaged(Exception):
     """The database cannot be read or has another schema; it is rebuilt from the vault."""
 
@@ -47,7 +51,7 @@ class Catalog:
         connection.set_busy_timeout(5_000)
         connection.execute("PRAGMA journal_mode=WAL")
         # NORMAL cannot corrupt under WAL; what power loss could take is found again by the scan
-        connection.execute("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=268435456")
+        connection.execute("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY")
         return connection
 
     def _prepare(self) -> None:
@@ -168,7 +172,6 @@ class Catalog:
         if found is None:
             found = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
             found.set_busy_timeout(5_000)
-            found.execute("PRAGMA mmap_size=268435456")
             self._readers.connection = found
             with self._guard:
                 self._open_readers.append(found)
@@ -261,26 +264,14 @@ class Catalog:
             values,
         )
 
-    def missing_vectors(self, identity: str, limit: int) -> list[StoredChunk]:
-        """Up to `limit` chunks, one for each distinct hash, that have no vector from this model yet."""
+    def chunks_without_vector(self, identity: str) -> list[int]:
+        """Every chunk that has no vector from this model yet."""
         rows = self._reader().execute(
-            "SELECT min(chunk), page, ordinal, line, heading, text, hash FROM chunks c WHERE NOT EXISTS ("
-            " SELECT 1 FROM vectors v WHERE v.hash=c.hash AND v.model=(SELECT model FROM models WHERE identity=?))"
-            " GROUP BY hash LIMIT ?",
-            (identity, limit),
+            "SELECT chunk FROM chunks c WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.hash=c.hash"
+            " AND v.model=(SELECT model FROM models WHERE identity=?)) ORDER BY chunk",
+            (identity,),
         )
-        return [StoredChunk(*row) for row in rows]
-
-    def missing_vector_count(self, identity: str) -> int:
-        return int(
-            self._reader()
-            .execute(
-                "SELECT count(*) FROM chunks c WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.hash=c.hash"
-                " AND v.model=(SELECT model FROM models WHERE identity=?))",
-                (identity,),
-            )
-            .get
-        )
+        return [chunk for (chunk,) in rows]
 
     def chunks_with_hash(self, hashes: Sequence[bytes]) -> list[tuple[int, bytes]]:
         marks = ",".join("?" * len(hashes))

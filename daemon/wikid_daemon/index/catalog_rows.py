@@ -24,8 +24,7 @@ CREATE TABLE chunks(
   heading TEXT NOT NULL, text TEXT NOT NULL, hash BLOB NOT NULL);
 CREATE INDEX chunks_by_page ON chunks(page, ordinal);
 CREATE INDEX chunks_by_hash ON chunks(hash);
-CREATE TABLE vectors(model INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL, PRIMARY KEY(model, hash))
-  WITHOUT ROWID;
+CREATE TABLE vectors(model INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL, UNIQUE(model, hash));
 CREATE TABLE models(model INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE);
 CREATE TABLE findings(path TEXT NOT NULL, severity TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
   line INTEGER, "column" INTEGER);

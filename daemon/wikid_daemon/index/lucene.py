@@ -8,7 +8,9 @@ beat separate fields (SciFact nDCG@10 .693 against .668), and a light title fiel
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +29,15 @@ MAX_IDENTIFIER_TERMS: Final = 64
 RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
+POOL: Final = 64  # documents kept for refilling
 LUCENE: Final = "9.9"
+
+
+# pyjnius keeps a call's receiver on the method object that all instances of a class share, and may let another thread
+# in before the call reads it: two threads in the same Java method can swap their receivers (seen: chunks indexed with
+# another vault's text). Writers and readers use different methods, so one lock for each kind is enough.
+_WRITING = threading.RLock()
+_READING = threading.RLock()
 
 
 class LexicalIndexDamaged(Exception):
@@ -61,14 +71,12 @@ class LexicalIndex:
 
     def __init__(self, folder: Path) -> None:
         jvm.start()
-        self._java = java_classes()
         folder.mkdir(parents=True, exist_ok=True)
-        try:
+        with _writing("open its index"), _READING:
+            self._java = java_classes()
             self._open(folder)
-        except java_exception() as problem:
-            raise LexicalIndexDamaged(f"Lucene could not open its index: {_java_name(problem)}") from problem
-        self._pool: list[_Document] = []
-        self._pool_list = self._java.ArrayList()
+            self._pool: list[LexicalDocument] = []
+            self._pool_list = self._java.ArrayList()
 
     def _open(self, folder: Path) -> None:
         java = self._java
@@ -109,23 +117,21 @@ class LexicalIndex:
 
     def put(self, page: int, chunks: Sequence[LexicalChunk]) -> None:
         """Replace every chunk of page number `page`; visible after `refresh`."""
-        term = self._java.Term("page", str(page))
-        while len(self._pool) < len(chunks):
-            document = _Document(self._java)
-            self._pool.append(document)
-            java_document = document.java
-            self._pool_list.add(java_document)
-        for document, chunk in zip(self._pool, chunks, strict=False):
-            document.fill(page, chunk)
-        documents = self._pool_list.subList(0, len(chunks))
-        try:
+        with _writing("write"):
+            term = self._java.Term("page", str(page))
+            while len(self._pool) < len(chunks):
+                document = LexicalDocument(self._java)
+                self._pool.append(document)
+                java_document = document.java
+                self._pool_list.add(java_document)
+            for document, chunk in zip(self._pool, chunks, strict=False):
+                document.fill(page, chunk)
+            documents = self._pool_list.subList(0, len(chunks))
             self._writer.updateDocuments(term, documents)
-        except java_exception() as problem:
-            raise LexicalIndexDamaged(f"Lucene could not write: {_java_name(problem)}") from problem
-        if len(self._pool) > 64:
-            del self._pool[64:]
-            tail = self._pool_list.subList(64, self._pool_list.size())
-            tail.clear()
+            if len(self._pool) > POOL:
+                tail = self._pool_list.subList(POOL, len(self._pool))
+                tail.clear()
+                del self._pool[POOL:]
 
     def remove(self, page: int) -> None:
         """Drop every chunk of page number `page`; gone after `refresh`."""
@@ -133,51 +139,50 @@ class LexicalIndex:
 
     def clear(self) -> None:
         """Drop everything, for a rebuild from the catalog."""
-        self._writer.deleteAll()
+        with _writing("clear"):
+            self._writer.deleteAll()
         self.cursor = 0
 
     def refresh(self) -> None:
         """Make what was written visible to the next search."""
-        self._searchers.maybeRefreshBlocking()
+        with _writing("refresh"):
+            self._searchers.maybeRefreshBlocking()
 
     def commit(self, generation: int) -> None:
         """Make everything written durable (20–240 ms, fsync) and record `generation` as the cursor."""
-        data = self._java.HashMap()
-        data.put("generation", str(generation))
-        data.put("schema", SCHEMA)
-        entries = data.entrySet()
-        try:
+        with _writing("commit"):
+            data = self._java.HashMap()
+            data.put("generation", str(generation))
+            data.put("schema", SCHEMA)
+            entries = data.entrySet()
             self._writer.setLiveCommitData(entries)
             self._writer.commit()
-        except java_exception() as problem:
-            raise LexicalIndexDamaged(f"Lucene could not commit: {_java_name(problem)}") from problem
         self.cursor = generation
 
     def expunge(self) -> None:
         """Merge deleted documents away, so that term statistics equal a fresh build's."""
-        self._writer.forceMergeDeletes()
+        with _writing("expunge"):
+            self._writer.forceMergeDeletes()
 
     def close(self) -> None:
         """Release the searcher, the writer and the lock, without a commit of what is not committed."""
-        self._searchers.close()
-        self._writer.close()
-        self._directory.close()
+        with _writing("close"), _READING:
+            self._searchers.close()
+            self._writer.close()
+            self._directory.close()
 
     # -- reading: any thread -------------------------------------------------------------------------------------------
 
     def search(self, text: str, limit: int, types: Iterable[str] = ()) -> list[LexicalHit]:
         """The best `limit` chunks for `text`, best first. Words, never operators: no input is a syntax error."""
-        query = self._query(text, tuple(types))
-        if query is None:
-            return []
-        searcher = self._searchers.acquire()
-        try:
+        with self._reading() as searcher:
+            query = self._query(text, tuple(types))
+            if query is None:
+                return []
             searcher.setSimilarity(self._similarity)
             top = searcher.search(query, limit)
             scored = self._java.ScoredDocs.fromTopDocs(top, searcher)
             keys, scores = scored.docids, scored.scores
-        finally:
-            self._searchers.release(searcher)
         return [LexicalHit(int(key), score) for key, score in zip(keys, scores, strict=True)]
 
     def terms(self, text: str) -> list[tuple[str, float]]:
@@ -185,41 +190,49 @@ class LexicalIndex:
 
         Where every word is a stop word they count as they stand.
         """
-        java, folded = self._java, fold(text)
-        latin, cjk = split_scripts(folded)
-        analyzers = [("text", java.english, latin)] if latin else []
-        if cjk:
-            analyzers.append(("cjk", java.cjk, folded))
-        words: dict[str, str] = {}
-        for name, analyzer, part in analyzers:
-            found = java.AnalyzerUtils.analyze(analyzer, part)
-            for word in found.toArray():
-                if name == "text" or has_cjk(word):
-                    words.setdefault(word, name)
-        if not words:
-            words = dict.fromkeys(self._identifier_tokens([folded]), "identifiers")
-        searcher = self._searchers.acquire()
-        try:
+        with self._reading() as searcher:
             reader = searcher.getIndexReader()
             total = reader.numDocs()
             result = []
-            for word, name in words.items():
-                term = java.Term(name, word)
+            for word, field in self._analysed(fold(text)).items():
+                term = self._java.Term(field, word)
                 frequency = min(reader.docFreq(term), total)
                 result.append((word, _rarity(frequency, total)))
             return result
-        finally:
-            self._searchers.release(searcher)
 
     def counts(self) -> tuple[int, int]:
         """Live and deleted documents in the searcher's view."""
-        searcher = self._searchers.acquire()
-        try:
+        with self._reading() as searcher:
             reader = searcher.getIndexReader()
             live = reader.numDocs()
             return live, reader.maxDoc() - live
-        finally:
-            self._searchers.release(searcher)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """Hold the current searcher, and keep other threads from the method objects that a search uses."""
+        with _READING:
+            searcher = self._searchers.acquire()
+            try:
+                yield searcher
+            finally:
+                self._searchers.release(searcher)
+
+    def _analysed(self, folded: str) -> dict[str, str]:
+        """Each word that a search would look for, with a field that holds it."""
+        java = self._java
+        latin, cjk = split_scripts(folded)
+        words: dict[str, str] = {}
+        if latin:
+            english = java.english
+            found = java.AnalyzerUtils.analyze(english, latin)
+            words = dict.fromkeys(found.toArray(), "text")
+        if cjk:
+            analyzer = java.cjk
+            found = java.AnalyzerUtils.analyze(analyzer, folded)
+            for word in found.toArray():
+                if has_cjk(word):
+                    words.setdefault(word, "cjk")
+        return words or dict.fromkeys(self._identifier_tokens([folded]), "identifiers")
 
     def _query(self, text: str, types: tuple[str, ...]) -> Any:
         java, folded = self._java, fold(text)
@@ -271,7 +284,7 @@ class LexicalIndex:
         return outer.build()
 
 
-class _Document:
+class LexicalDocument:
     """A Lucene document whose fields are refilled for each chunk: two thirds fewer calls into Java than new objects."""
 
     def __init__(self, java: Any) -> None:
@@ -304,6 +317,16 @@ class _Document:
         for name, value in values.items():
             field = texts[name]
             field.setStringValue(value)
+
+
+@contextmanager
+def _writing(doing: str) -> Iterator[None]:
+    """One writer at a time in this process; what Java throws becomes LexicalIndexDamaged."""
+    with _WRITING:
+        try:
+            yield
+        except java_exception() as problem:
+            raise LexicalIndexDamaged(f"Lucene could not {doing}: {_java_name(problem)}") from problem
 
 
 def _rarity(frequency: int, total: int) -> float:

@@ -7,9 +7,11 @@ number that the catalog does not know yet. Lucene commits lag behind: what its c
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from wikid_daemon.index.dense import DenseHit, DenseIndex, Vectors
 from wikid_daemon.index.jvm import JavaUnavailable
 from wikid_daemon.index.lucene import LUCENE, LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
+
+WARM_QUERY: Final = "warm up a_b.c 1.0"
+LOAD_VECTORS: Final = 4_096  # at a time, so that loading takes little more than FAISS keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Store:
         self._lexical: LexicalIndex | None = None
         self._dense: DenseIndex | None = None
         self._model = ""
+        self._chunks = self.catalog.counts()[1]
+        self._missing: dict[int, None] = {}
         try:
             self._lexical = self._open_lexical()
         except JavaUnavailable as problem:
@@ -110,14 +117,11 @@ class Store:
     def use_model(self, identity: str, dims: int) -> None:
         """Serve vectors of this model from now on; those already in the catalog are loaded, others never mixed in."""
         dense = DenseIndex(dims)
-        keys: list[int] = []
-        parts: list[bytes] = []
-        for chunk, vector in self.catalog.vectors(identity):
-            keys.append(chunk)
-            parts.append(vector)
-        if keys:
-            dense.add(keys, np.frombuffer(b"".join(parts), dtype=np.float32).reshape(-1, dims))
+        rows = self.catalog.vectors(identity)
+        while part := list(islice(rows, LOAD_VECTORS)):
+            _add(dense, part)
         self._model, self._dense = identity, dense
+        self._missing = dict.fromkeys(self.catalog.chunks_without_vector(identity))
 
     def close(self) -> None:
         """Commit what Lucene holds and let go of every file."""
@@ -133,6 +137,7 @@ class Store:
         catalog, lexical = self.catalog, self._lexical
         dropped: list[int] = []
         fresh: list[int] = []
+        added: list[int] = []
         gone = 0
         try:
             with catalog.write() as generation:
@@ -147,6 +152,7 @@ class Store:
                     wrote = catalog.put(new, generation)
                     dropped.extend(wrote.dropped)
                     fresh.append(wrote.page)
+                    added.extend(wrote.added)
                     if lexical is not None:
                         lexical.put(wrote.page, _lexical_chunks(new, wrote.added))
         except BaseException:
@@ -155,7 +161,8 @@ class Store:
             raise
         if lexical is not None:
             lexical.refresh()
-        self._publish_vectors(fresh, dropped)
+        self._chunks += len(added) - len(dropped)
+        self._publish_vectors(fresh, added, dropped)
         return Applied(sum(new.summary is not None for new in pages), gone, generation)
 
     def touch(self, files: Sequence[tuple[str, Stamp]]) -> None:
@@ -163,19 +170,18 @@ class Store:
         if files:
             self.catalog.touch(files)
 
-    def _publish_vectors(self, pages: list[int], dropped: list[int]) -> None:
+    def _publish_vectors(self, pages: list[int], added: list[int], dropped: list[int]) -> None:
+        """Vectors that are known by their hash are served at once; the others are missing until they are made."""
         dense = self._dense
         if dense is None:
             return
         dense.remove(dropped)
-        keys: list[int] = []
-        parts: list[bytes] = []
-        for page in pages:
-            for chunk, vector in self.catalog.vectors(self._model, page):
-                keys.append(chunk)
-                parts.append(vector)
-        if keys:
-            dense.add(keys, np.frombuffer(b"".join(parts), dtype=np.float32).reshape(-1, dense.dims))
+        known = [row for page in pages for row in self.catalog.vectors(self._model, page)]
+        _add(dense, known)
+        for chunk in dropped:
+            self._missing.pop(chunk, None)
+        have = {chunk for chunk, _ in known}
+        self._missing.update(dict.fromkeys(chunk for chunk in added if chunk not in have))
 
     def add_vectors(self, hashes: Sequence[bytes], vectors: Vectors) -> None:
         """Keep vectors of shape (n, dims) by chunk hash and serve them for every chunk with that hash."""
@@ -188,12 +194,14 @@ class Store:
         owners = self.catalog.chunks_with_hash(hashes)
         if owners:
             dense.add([chunk for chunk, _ in owners], rows[[place[h] for _, h in owners]])
+        for chunk, _ in owners:
+            self._missing.pop(chunk, None)
 
     def forget_vectors(self) -> None:
         """Drop every vector of the current model, so that all are made anew."""
         if self._dense is not None:
             self.catalog.drop_vectors(self._model)
-            self._dense = DenseIndex(self._dense.dims)
+            self.use_model(self._model, self._dense.dims)
 
     def commit(self) -> None:
         """Make Lucene durable up to the catalog's generation and forget tombstones it no longer needs."""
@@ -231,6 +239,12 @@ class Store:
     def model(self) -> str:
         return self._model
 
+    def warm(self) -> None:
+        """Run a search once, so that the first person to ask does not wait for Java to load it."""
+        if self._lexical is not None:
+            self._lexical.terms(WARM_QUERY)
+            self._lexical.search(WARM_QUERY, 10)
+
     def versions(self) -> dict[str, str]:
         """What this index was made with; a change of any part of it means a rebuild of that part."""
         return {
@@ -257,13 +271,27 @@ class Store:
         pages = self.catalog.pages(list({chunk.page for chunk in stored.values()}))
         return {key: Found(chunk, pages[chunk.page]) for key, chunk in stored.items() if chunk.page in pages}
 
-    def missing_vectors(self, limit: int) -> list[tuple[StoredChunk, str]]:
-        """Up to `limit` chunks without a vector of the current model, with their page's title."""
-        if self._dense is None:
-            return []
-        chunks = self.catalog.missing_vectors(self._model, limit)
-        pages = self.catalog.pages(list({chunk.page for chunk in chunks}))
-        return [(chunk, pages[chunk.page].summary.title) for chunk in chunks if chunk.page in pages]
+    @property
+    def missing(self) -> int:
+        """Chunks that have no vector of the current model; all of them without a model."""
+        return self._chunks if self._dense is None else len(self._missing)
+
+    def missing_vectors(self, limit: int, refused: Collection[bytes]) -> list[tuple[StoredChunk, str]]:
+        """Up to `limit` chunks without a vector, each text once and none in `refused`, with their page's title."""
+        found: dict[bytes, StoredChunk] = {}
+        waiting = iter(self._missing)
+        while len(found) < limit and (part := list(islice(waiting, limit))):
+            for chunk in self.catalog.chunks(part).values():
+                if chunk.hash not in refused:
+                    found.setdefault(chunk.hash, chunk)
+        pages = self.catalog.pages(list({chunk.page for chunk in found.values()}))
+        return [(chunk, pages[chunk.page].summary.title) for chunk in found.values() if chunk.page in pages]
+
+
+def _add(dense: DenseIndex, rows: Sequence[tuple[int, bytes]]) -> None:
+    if rows:
+        joined = np.frombuffer(b"".join(vector for _, vector in rows), dtype=np.float32)
+        dense.add([chunk for chunk, _ in rows], joined.reshape(-1, dense.dims))
 
 
 def _lexical_chunks(new: NewPage, numbers: Sequence[int]) -> list[LexicalChunk]:

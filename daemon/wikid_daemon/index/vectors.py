@@ -39,12 +39,11 @@ class Filled:
 
 
 class Vectors:
-    """Fills one vault's store from the indexer's thread. `pending` counts the chunks that still have no vector."""
+    """Fills one vault's store from the indexer's thread."""
 
     def __init__(self, encoder: Callable[[], PassageEncoder | None]) -> None:
         self._encoder = encoder
         self._refused: set[bytes] = set()
-        self.pending = 0
 
     def adopt(self, store: Store) -> PassageEncoder | None:
         """The embedder, once it is warm; a new one starts with the vectors that the catalog already holds for it."""
@@ -59,10 +58,8 @@ class Vectors:
         encoder = self.adopt(store)
         if encoder is None:
             return 0
-        found = store.missing_vectors(WINDOW + len(self._refused))
-        wanted = [(chunk, title) for chunk, title in found if chunk.hash not in self._refused]
+        wanted = store.missing_vectors(WINDOW, self._refused)
         if not wanted:
-            self.pending = len(self._refused)
             return 0
         made: list[tuple[bytes, dense.Vectors]] = []
         generated = failed = 0
@@ -80,7 +77,6 @@ class Vectors:
         generated += _keep(store, made)
         if failed:
             log.warning("chunks_not_embedded", dropped=failed)
-        self.pending = store.catalog.missing_vector_count(encoder.identity)
         return generated
 
     def fill_all(
@@ -97,12 +93,11 @@ class Vectors:
         if force:
             store.forget_vectors()
             self._refused.clear()
-        needing = store.catalog.missing_vector_count(encoder.identity)
-        total = store.catalog.counts()[1]
+        needing, total = store.missing, store.catalog.counts()[1]
         generated = 0
         while not cancelled() and (made := self.fill(store, cancelled)):
             generated += made
-            progress("embedding", 100.0 * (needing - self.pending) / max(needing, 1))
+            progress("embedding", 100.0 * (needing - store.missing) / max(needing, 1))
         return Filled(needing, generated, total - needing)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import subprocess
@@ -32,6 +33,8 @@ def run_child(command: list[str], folder: Path, report: Report, cancelled: Cance
     with subprocess.Popen(
         command,
         cwd=folder,
+        # what an installer leaves behind when it is stopped goes with the folder
+        env={**os.environ, "TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -33,7 +33,7 @@ _DISK_FULL = re.compile(r"no space left|os error 28|errno 28|not enough space|os
 _NO_NETWORK = re.compile(
     r"failed to establish a new connection|name resolution|name or service not known|dns error|connection refused"
     r"|timed out|network is unreachable|error sending request|tcp connect error|connection reset|could not connect"
-    r"|max retries exceeded|network connectivity is disabled|certificate verify failed|getaddrinfo",
+    r"|max retries exceeded|network (?:connectivity is|was|is) disabled|certificate verify failed|getaddrinfo",
     re.IGNORECASE,
 )
 _NOT_FOUND = re.compile(
