@@ -68,7 +68,8 @@ def embedding_text(title: str, chunk: Chunk, count_tokens_upper: int = WINDOW) -
     prefix = " > ".join((title, *chunk.heading))
     if count_pieces(prefix) > count_tokens_upper // 2:
         prefix = prefix[: cut(prefix, count_tokens_upper // 2, BY_SENTENCE)[0].end].rstrip()
-    return f"{prefix}\n{chunk.text}"
+    # a page of nothing but a title says it once
+    return prefix if chunk.text == title else f"{prefix}\n{chunk.text}"
 
 
 def _pieces(document: KnowledgeDocument, lines: list[str], window: int) -> Iterator[_Piece]:

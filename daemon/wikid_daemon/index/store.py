@@ -310,7 +310,8 @@ def _lexical_chunk(
         title=summary.title,
         aliases=" \n ".join((*summary.aliases, *summary.recall_triggers, *summary.tags)),
         headings=chunk.heading,
-        body=chunk.text,
+        # a page of nothing but a title must not count its words twice
+        body="" if chunk.text == summary.title else chunk.text,
         page_id=page_id,
         type=summary.type,
     )
