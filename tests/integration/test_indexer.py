@@ -16,6 +16,7 @@ from wikid_daemon import updater
 from wikid_daemon.files import FileBytes
 from wikid_daemon.index import jvm
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault.state import machine_id
 from wikid_daemon.vault.vault import Vault, open_vault
 

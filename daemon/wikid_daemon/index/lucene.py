@@ -21,7 +21,7 @@ from wikid_daemon.index.jvm import java_exception
 
 K1: Final = 1.2
 B: Final = 0.75
-WEIGHTS: Final = {"text": 1.0, "title": 0.2, "aliases": 0.4, "headings": 0.1}
+WEIGHTS: Final = {"text": 1.0, "title": 0.25, "aliases": 0.4, "headings": 0.1}
 CJK_WEIGHT: Final = 1.0
 IDENTIFIER_WEIGHT: Final = 0.5
 
