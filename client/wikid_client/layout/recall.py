@@ -147,7 +147,8 @@ def _side(item: Item, words: Words, width: int) -> list[Line]:
     lines += listed(facts(item), width)
     if item.missing:
         lines.append(row(Span("deleted since it was indexed", "bad")))
-    return lines + [marked(each, words) for each in excerpt(item.excerpt, words, width, _SIDE_LINES)]
+    # claims set side by side read from their beginning
+    return lines + [marked(each, words) for each in excerpt(item.excerpt, None, width, _SIDE_LINES)]
 
 
 def _resolution(item: Item, width: int, indent: int) -> list[Line]:
