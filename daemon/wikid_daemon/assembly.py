@@ -27,11 +27,12 @@ NEVER_DEDUPED: Final = ("sources/SRC-", "sources/obs-", "trajectories/")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A vault that was searched, what it gave, and the query's terms as it weighs them."""
+    """A vault that was searched: what it gave, what of that passed floor and period, and the terms as it weighs them."""
 
     applied: Applied
     store: Store
     candidates: Sequence[Candidate]
+    passed: Sequence[Candidate]
     terms: Terms
 
 
@@ -46,10 +47,10 @@ class Ranked:
 
 def merge(searched: Sequence[Searched]) -> list[Ranked]:
     """One ranking: a lone vault by its fused score, several by reciprocal rank, which alone is comparable (seed A)."""
-    alone = sum(bool(each.candidates) for each in searched) <= 1
+    alone = sum(bool(each.passed) for each in searched) <= 1
     ranked = []
     for place, vault in enumerate(searched):
-        for each in vault.candidates:
+        for each in vault.passed:
             summary = each.found.page.summary
             base = each.fused.score if alone else ranking.reciprocal_rank(each.rank)
             factor = ranking.multiplier(

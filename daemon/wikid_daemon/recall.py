@@ -16,7 +16,9 @@ from wikid_daemon.assembly import Assembly, Searched, merge
 from wikid_daemon.core import query as q
 from wikid_daemon.core import ranking
 from wikid_daemon.core.confidence import AUTOMATIC_FLOOR, EXPLICIT_FLOOR
+from wikid_daemon.explanation import explain
 from wikid_daemon.index.dense import Vectors
+from wikid_daemon.index.encoders import EmbedFailed
 from wikid_daemon.index.store import Store
 from wikid_daemon.retrieval import Candidate, Question, retrieve
 from wikid_daemon.vaults import Applied
@@ -70,11 +72,15 @@ class Recaller:
             mode = "lexical"
             diagnostics.append(r.Diagnostic(kind="vectors_missing", message="no page has a vector yet: words answered"))
         question = Question(text, vector if mode == "hybrid" else None, share, params.types)
+        limit = min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS)
+        floor = AUTOMATIC_FLOOR if automatic else EXPLICIT_FLOOR
         bundles: tuple[r.Bundle, ...] = ()
+        searched: list[Searched] = []
         if q.has_words(text):
             if cancelled():
                 raise RequestRefused("cancelled", "the call was cancelled")
-            bundles = self._bundles(params, asked, question, automatic)
+            searched = self._search(params, asked, question, limit, floor)
+            bundles = Assembly(self._now(), question, searched, merge(searched)).bundles(limit)
         else:
             diagnostics.append(r.Diagnostic(kind="no_words", message="the query holds no words, numbers or signs"))
         about = tuple(_searched(each) for each in vaults)
@@ -90,6 +96,7 @@ class Recaller:
             marker=self.marker,
             diagnostics=tuple(diagnostics),
             reason=None if bundles else "no_reliable_memory",
+            explain=explain(question, floor, searched) if params.explain else None,
         )
 
     # -- the mode ------------------------------------------------------------------------------------------------------
@@ -112,26 +119,30 @@ class Recaller:
         if model.encoder is None:
             diagnostics.append(r.Diagnostic(kind=model.kind, message=model.message, remedy=model.remedy))
             return "lexical", None, 0.0
-        share = ranking.DENSE_SHARE * model.encoder.familiarity(text)
-        return "hybrid", model.encoder.embed_query(text), share
+        try:
+            vector = model.encoder.embed_query(text)
+        except EmbedFailed as problem:
+            message = f"the query could not be embedded, {problem.reason}: words alone answered"
+            diagnostics.append(r.Diagnostic(kind="query_not_embedded", message=message))
+            return "lexical", None, 0.0
+        return "hybrid", vector, ranking.DENSE_SHARE * model.encoder.familiarity(text)
 
     # -- candidates to bundles -----------------------------------------------------------------------------------------
 
-    def _bundles(
+    def _search(
         self,
         params: RecallParams,
         asked: Sequence[tuple[Applied, Store]],
         question: Question,
-        automatic: bool,
-    ) -> tuple[r.Bundle, ...]:
-        limit = min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS)
-        floor = AUTOMATIC_FLOOR if automatic else EXPLICIT_FLOOR
+        limit: int,
+        floor: float,
+    ) -> list[Searched]:
         searched = []
         for applied, store in asked:
             candidates, terms = retrieve(store, question, limit * 2 + KEEP_EXTRA)
-            kept = [each for each in candidates if each.confidence >= floor and _in_period(each, params)]
-            searched.append(Searched(applied, store, kept, terms))
-        return Assembly(self._now(), question, searched, merge(searched)).bundles(limit)
+            passed = [each for each in candidates if each.confidence >= floor and _in_period(each, params)]
+            searched.append(Searched(applied, store, candidates, passed, terms))
+        return searched
 
 
 def _checked(params: RecallParams) -> str:

@@ -46,23 +46,23 @@ class Terms:
 
     def __init__(self, weights: Sequence[tuple[str, float]]) -> None:
         kept = sorted(weights, key=lambda each: -each[1])[:MAX_TERMS]
-        self._weights = dict(kept)
-        self.mass = sum(self._weights.values())
-        longest_first = sorted(self._weights, key=len, reverse=True)
+        self.weights = dict(kept)
+        self.mass = sum(self.weights.values())
+        longest_first = sorted(self.weights, key=len, reverse=True)
         self._of_form = {_form(word): word for word in longest_first}
         pattern = "|".join(_boundary(word) + re.escape(_form(word)) for word in longest_first)
         # a lookahead, because the two-character terms of Chinese, Japanese and Korean overlap
         self._pattern = re.compile(f"(?=({pattern}))") if pattern else None
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self.weights)
 
     def coverage(self, text: str) -> float:
         """The share of the query's weight whose terms stand in `text`, 0–1."""
         if self._pattern is None or self.mass <= 0:
             return 0.0
         found = {self._of_form[form] for form in self._pattern.findall(fold(text))}
-        return sum(self._weights[word] for word in found) / self.mass
+        return sum(self.weights[word] for word in found) / self.mass
 
     def first_match(self, text: str) -> int:
         """The offset of the first matched word, or 0."""
@@ -73,7 +73,7 @@ class Terms:
         """The offset of the stretch of `width` code points that holds the most of the query's weight."""
         if self._pattern is None:
             return 0
-        places = [(m.start(), self._weights[self._of_form[m.group(1)]]) for m in self._pattern.finditer(fold(text))]
+        places = [(m.start(), self.weights[self._of_form[m.group(1)]]) for m in self._pattern.finditer(fold(text))]
         best, best_at = 0.0, 0
         for i, (at, _) in enumerate(places):
             inside = {start: weight for start, weight in places[i:] if start < at + width}
