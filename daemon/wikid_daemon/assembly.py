@@ -27,7 +27,7 @@ NEVER_DEDUPED: Final = ("sources/SRC-", "sources/obs-", "trajectories/")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A vault that was searched: what it gave, what of that passed floor and period, and the terms as it weighs them."""
+    """A vault that was searched: what it gave, what of that passed floor and period, and the terms as weighed there."""
 
     applied: Applied
     store: Store

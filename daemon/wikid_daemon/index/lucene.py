@@ -29,6 +29,7 @@ MAX_IDENTIFIER_TERMS: Final = 64
 RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
+SMALLEST_COLLECTION: Final = 1_000
 POOL: Final = 64  # documents kept for refilling
 LUCENE: Final = "9.9"
 
@@ -330,9 +331,11 @@ def _writing(doing: str) -> Iterator[None]:
 
 
 def _rarity(frequency: int, total: int) -> float:
-    """BM25's inverse document frequency as a share of that of a word in one document."""
-    if total == 0:
-        return 1.0
+    """BM25's inverse document frequency as a share of that of a word in one document.
+
+    A handful of notes on one subject all share its words; taken among a thousand they are rare all the same.
+    """
+    total = max(total, SMALLEST_COLLECTION)
     rarest = math.log1p((total - 0.5) / 1.5)
     return min(math.log1p((total - frequency + 0.5) / (frequency + 0.5)) / rarest, 1.0)
 
