@@ -9,6 +9,8 @@ from typing import Any, Final
 from wikid_daemon.index.jvm import java_class
 
 # 2,000 code points of Chinese make 1,999 bigrams in one field; Lucene's own ceiling is 1,024
+SHORT_QUERY_WORDS: Final = 3
+LONGEST_IDENTIFIER: Final = 255
 MAX_CLAUSES: Final = 16_384
 
 _LUCENE = "org.apache.lucene."
@@ -32,8 +34,14 @@ def split_scripts(text: str) -> tuple[str, bool]:
 
 
 def identifier_words(text: str) -> list[str]:
-    """Words of a query that look like identifiers, paths or versions: with a digit, a sign or a capital inside."""
-    return [word for word in _IDENTIFIER.findall(text) if len(word) > 1 and _COMPOUND.search(word)]
+    """Words of a query that may name identifiers, paths or versions: those with a digit, a sign or a capital inside.
+
+    In a short query every word may be a part of one, as `baz` is of `foo_bar.baz`.
+    """
+    words: list[str] = _IDENTIFIER.findall(text)
+    if len(words) <= SHORT_QUERY_WORDS:
+        return words
+    return [word for word in words if len(word) > 1 and _COMPOUND.search(word)]
 
 
 def has_cjk(text: str) -> bool:
@@ -120,6 +128,9 @@ def _identifier_analyzer(java: Any) -> Any:
     builder.addTokenFilter("wordDelimiterGraph", options)
     options = _options(java)
     builder.addTokenFilter("flattenGraph", options)
+    # Lucene refuses a document with a term of more than 32,766 bytes
+    options = _options(java, min="1", max=str(LONGEST_IDENTIFIER))
+    builder.addTokenFilter("length", options)
     options = _options(java)
     builder.addTokenFilter("lowercase", options)
     return builder.build()

@@ -30,6 +30,7 @@ RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
 SMALLEST_COLLECTION: Final = 1_000
+LONGEST_TYPE: Final = 200
 POOL: Final = 64  # documents kept for refilling
 LUCENE: Final = "9.9"
 
@@ -276,7 +277,7 @@ class LexicalIndex:
         allowed, outer = java.BooleanQueryBuilder(), java.BooleanQueryBuilder()
         should, must, keep = java.Occur.SHOULD, java.Occur.MUST, java.Occur.FILTER
         for each in types:
-            term = java.Term("type", each.strip().lower())
+            term = java.Term("type", type_term(each))
             member = java.TermQuery(term)
             allowed.add(member, should)
         either = allowed.build()
@@ -305,7 +306,7 @@ class LexicalDocument:
         latin, cjk = split_scripts(whole)
         self._id.setStringValue(str(chunk.key))
         self._page.setStringValue(str(page))
-        self._type.setStringValue(chunk.type.strip().lower())
+        self._type.setStringValue(type_term(chunk.type))
         texts = self._texts
         values = {
             "text": latin,
@@ -318,6 +319,11 @@ class LexicalDocument:
         for name, value in values.items():
             field = texts[name]
             field.setStringValue(value)
+
+
+def type_term(kind: str) -> str:
+    """A page's type as it is filtered by; Lucene refuses immense terms."""
+    return kind.strip().lower()[:LONGEST_TYPE]
 
 
 @contextmanager
