@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ HANG_GUARD_SECONDS = 30.0
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
 
-def until(condition: Callable[[], T], what: str = "the condition", seconds: float = HANG_GUARD_SECONDS) -> T:
+def until(
+    condition: Callable[[], T | Literal[False] | None], what: str = "it", seconds: float = HANG_GUARD_SECONDS
+) -> T:
     """The first true value of `condition`; fails the test when none comes before the hang guard."""
     pause, give_up = threading.Event(), time.monotonic() + seconds
     while True:
@@ -64,10 +66,10 @@ def page(body: str, *, type: str = "concept", title: str = "", **fields: str) ->
 
 
 _FILLER = (
-    "The harbour keeps a ledger of every boat that enters. Each morning the warden walks along the quay and writes down "
-    "names, cargo and the time of the tide. Storms move the schedule by hours and nobody complains, since ropes and "
-    "lamps need care. In winter the lighthouse burns longer, the pilots drink tea, and children count the gulls that "
-    "rest on the breakwater before the evening ferry comes home with its lanterns lit."
+    "The harbour keeps a ledger of every boat that enters. Each morning the warden walks along the quay and writes "
+    "down names, cargo and the time of the tide. Storms move the schedule by hours and nobody complains, since ropes "
+    "and lamps need care. In winter the lighthouse burns longer, the pilots drink tea, and children count the gulls "
+    "that rest on the breakwater before the evening ferry comes home with its lanterns lit."
 )
 
 

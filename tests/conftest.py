@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import DaemonProcess
 
+from daemon_process import DaemonProcess
 from wikid_daemon.models.catalogue import DEFAULT_MODEL
 from wikid_daemon.models.location import SETTINGS_FILE, models_folder
 from wikid_protocol.endpoint import folders

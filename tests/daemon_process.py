@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Self
 
 from builders import environment, until
-
 from wikid_client import Client, DaemonNotRunning, VaultRecord, VaultStatus
 
 WIKID = Path(sys.executable).with_name("wikid")
@@ -43,8 +42,12 @@ class DaemonProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.client.close()
         self.stop()
+        self.discard()
+
+    def discard(self) -> None:
+        """Drop the connection and the socket's folder."""
+        self.client.close()
         shutil.rmtree(self._runtime, ignore_errors=True)
 
     def connect(self, *, start: bool = False) -> Client:
@@ -55,7 +58,9 @@ class DaemonProcess:
         command = [sys.executable, "-P", "-m", "wikid_daemon"]
         output = (self.home / "daemon.out").open("ab")
         with output:
-            self._process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self._process = subprocess.Popen(
+                command, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         until(self._answers, "the daemon's first answer")
 
     def _answers(self) -> bool:
@@ -104,7 +109,7 @@ class DaemonProcess:
         return self.client.status(vault=vault).vaults[0]
 
     def found(self, query: str, vault: str | None = "all", *, mode: str = "lexical", limit: int = 10) -> list[str]:
-        """The page ids of an explicit recall, in order, whatever their place in a bundle. Missing pages are left out."""
+        """The page ids of an explicit recall, in order, whatever their place in a bundle; without missing pages."""
         answer = self.client.recall(query, vault=vault, mode=mode, max_results=limit)
         ids = []
         for bundle in answer.bundles:

@@ -59,7 +59,7 @@ async def _serve(settings: Settings, instance: Instance) -> None:
 
     def ready() -> None:
         # answering comes first: vaults and model open behind the socket, and say so while they do
-        asyncio.get_running_loop().run_in_executor(None, vaults.start)
+        vaults.start()
         embedder.start()
         systemd.notify("READY=1")
 

@@ -17,8 +17,9 @@ from wikid_daemon.indexer import Indexer, Reindexed
 from wikid_daemon.models.failures import ModelBuildFailed
 from wikid_daemon.recall import Recaller
 from wikid_daemon.updater import Cancelled
+from wikid_daemon.vault.registry import RegistryUnreadable
 from wikid_daemon.vault.vault import FolderUnreadable, NotAFolder, Vault, VaultError, VaultExists, VaultMissing
-from wikid_daemon.vaults import Applied, UnknownVault, Vaults
+from wikid_daemon.vaults import AmbiguousVault, Applied, UnknownVault, Vaults
 from wikid_daemon.warm import WarmEmbedder
 from wikid_protocol import __version__
 from wikid_protocol import methods as m
@@ -85,7 +86,7 @@ class Handlers:
     # -- daemon --------------------------------------------------------------------------------------------------------
 
     async def _initialize(self, _params: m.InitializeParams, _context: CallContext) -> r.Initialized:
-        indexers = self._vaults.all()
+        indexers = await self._in(self._quick, self._vaults.all)
         return r.Initialized(
             protocol=m.PROTOCOL_VERSION,
             server=r.Server(name="wikid", version=__version__),
@@ -117,7 +118,8 @@ class Handlers:
     # -- vaults --------------------------------------------------------------------------------------------------------
 
     async def _vault_list(self, _params: m.NoParams, _context: CallContext) -> r.VaultList:
-        vaults = tuple(health.vault_record(each.vault) for each in self._vaults.all())
+        opened = await self._in(self._quick, self._vaults.all)
+        vaults = tuple(health.vault_record(each.vault) for each in opened)
         gone = tuple(health.unopened_status(each).vault for each in self._vaults.unopened())
         faults = tuple(r.Diagnostic(kind="registry_damaged", message=fault) for fault in self._vaults.faults())
         return r.VaultList(vaults=vaults + gone, diagnostics=faults)
@@ -305,6 +307,11 @@ def _translated(work: Callable[[], T]) -> T:
     except UnknownVault as problem:
         known = ", ".join(problem.known) or "none yet; add one with: wikid vault add PATH"
         raise RequestRefused("vault_not_found", "no vault has that name, id or path", hint=f"vaults: {known}") from None
+    except AmbiguousVault as problem:
+        hint = "give its path: " + ", ".join(problem.paths)
+        raise RequestRefused("invalid_params", "several vaults have that name or id", hint=hint) from None
+    except RegistryUnreadable as problem:
+        raise RequestRefused("config_unreadable", str(problem), hint="check the file and its permissions") from None
     except VaultExists as problem:
         raise RequestRefused("vault_exists", str(problem), hint="register it with: wikid vault add PATH") from None
     except (NotAFolder, VaultMissing) as problem:

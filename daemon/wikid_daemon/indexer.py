@@ -17,18 +17,22 @@ import structlog
 
 from wikid_daemon import files
 from wikid_daemon.index.catalog import CatalogError
-from wikid_daemon.index.lucene import LexicalIndexDamaged
+from wikid_daemon.index.lucene import LexicalIndexBusy, LexicalIndexDamaged
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import Filled, PassageEncoder, Vectors
 from wikid_daemon.updater import Cancelled, Counts, IndexState, RootUnavailable, Updater
 from wikid_daemon.vault.mirror import Mirror
-from wikid_daemon.vault.vault import Vault
+from wikid_daemon.vault.vault import Vault, VaultError
 from wikid_daemon.vault.watcher import EVERYTHING, Watcher, WatchState
 
 SCAN_SECONDS: Final = 60.0
 TROUBLE_SECONDS: Final = 5.0  # until a lost root or a full disk is looked at again
 COMMIT_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 30.0
+PREDECESSOR_SECONDS: Final = 0.1  # between two looks at whether an index is free
+
+# what passes by itself, or after a rebuild: a full disk, a damaged index, another process
+TROUBLE: Final = (OSError, CatalogError, LexicalIndexDamaged, LexicalIndexBusy)
 
 T = TypeVar("T")
 
@@ -48,7 +52,7 @@ class _Task:
     """Work that a caller waits for."""
 
     answer: Callable[[], None]
-    give_up: Callable[[], None]
+    give_up: Callable[[Exception], None]
 
 
 class Indexer:
@@ -73,6 +77,7 @@ class Indexer:
         self._paths: set[str] = set()
         self._tasks: list[_Task] = []
         self._stopping = False
+        self._after: Indexer | None = None
         self._next_scan = 0.0
         self._next_commit = float("inf")
         self._watcher = Watcher(vault, self.notice, self._on_watch)
@@ -80,16 +85,27 @@ class Indexer:
 
     # -- from any thread -----------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, after: Indexer | None = None) -> None:
+        """Open the index and keep it; where `after` still closes the same one, once that is done."""
+        self._after = after
         self._thread.start()
 
-    def close(self) -> None:
-        """Commit and stop; waits for the batch in hand."""
+    def stop(self) -> None:
+        """Commit and stop after the batch in hand, without waiting for it."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
+
+    def close(self) -> None:
+        """Stop, and wait until that is done."""
+        self.stop()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECONDS)
+
+    @property
+    def closing(self) -> bool:
+        """Whether it was told to stop and still holds its files."""
+        return self._stopping and self._thread.is_alive()
 
     def notice(self, paths: set[str]) -> None:
         """Something may have changed at these paths, relative to the pages' folder; "" is everything."""
@@ -104,7 +120,10 @@ class Indexer:
             self._wake.notify()
 
     def sync(self, timeout: float) -> int:
-        """Wait until everything saved before this call is searchable; the generation then. TimeoutError, Cancelled."""
+        """Wait until everything saved before this call is searchable; the generation then.
+
+        Raises TimeoutError, Cancelled, or VaultError while indexing is interrupted.
+        """
 
         def work() -> int:
             self._look()
@@ -122,7 +141,10 @@ class Indexer:
         progress: Callable[[str, float | None], None],
         cancelled: Callable[[], bool],
     ) -> Reindexed:
-        """Seed A's reindex on the indexer's own thread; blocks until done. Cancelled."""
+        """Seed A's reindex on the indexer's own thread; blocks until done. Cancelled, VaultError."""
+
+        def given_up() -> bool:
+            return self._stopping or cancelled()
 
         def work() -> Reindexed:
             store = self._opened()
@@ -131,8 +153,12 @@ class Indexer:
             if force and lexical:
                 progress("building the word index", None)
                 store.rebuild_lexical()
-            filled = self._vectors.fill_all(store, force, progress, cancelled) if vectors else Filled()
-            if cancelled():
+            filled = Filled()
+            if vectors:
+                filled = self._vectors.fill_all(
+                    store, force, progress, given_up, lambda: bool(self._paths), self._catch_up
+                )
+            if given_up():
                 raise Cancelled
             self._commit()
             return Reindexed(pages, filled)
@@ -156,13 +182,16 @@ class Indexer:
         def answer() -> None:
             try:
                 future.set_result(work())
+            except TROUBLE as problem:
+                reason = self._interrupted(problem)
+                future.set_exception(VaultError(f"indexing of {self.vault.name} is interrupted: {reason}"))
             except Exception as problem:  # noqa: BLE001 - handed to the caller, who reports it
                 future.set_exception(problem)
 
         with self._wake:
             if self._stopping:
                 raise Cancelled
-            self._tasks.append(_Task(answer, lambda: future.set_exception(Cancelled())))
+            self._tasks.append(_Task(answer, future.set_exception))
             self._wake.notify()
         return future
 
@@ -175,7 +204,9 @@ class Indexer:
 
     def _run(self) -> None:
         try:
-            self._open()
+            self._wait_for_predecessor()
+            while self.store is None and not self._stopping:
+                self._try_to_open()
             while not self._stopping:
                 self._step()
         except Exception as problem:  # the vault is reported as failed in status, with the reason
@@ -185,13 +216,36 @@ class Indexer:
         finally:
             self._finish()
 
+    def _wait_for_predecessor(self) -> None:
+        after, self._after = self._after, None
+        while after is not None and after.closing and not self._stopping:
+            with self._wake:
+                self._wake.wait(PREDECESSOR_SECONDS)
+
+    def _try_to_open(self) -> None:
+        """Open, or say why not, refuse what is asked meanwhile, and rest."""
+        try:
+            self._open()
+        except TROUBLE as problem:
+            reason = self._interrupted(problem)
+            with self._wake:
+                waiting, self._tasks = self._tasks, []
+            for task in waiting:
+                task.give_up(VaultError(f"the index of {self.vault.name} cannot be opened: {reason}"))
+            self._rest()
+
     def _open(self) -> None:
         self._mirror.open()
         store = Store(self.vault.state / "current")
         for kind, _ in store.notes:
             log.warning(kind, vault_id=self.vault.vault_id)
-        self._updater = Updater(self.vault, store, self._mirror, self.state, lambda: len(self._paths))
-        self._vectors.adopt(store)
+        try:
+            self._updater = Updater(self.vault, store, self._mirror, self.state, lambda: len(self._paths))
+            self._vectors.adopt(store)
+        except BaseException:
+            store.close()
+            raise
+        self.state.state, self.state.reason = "indexing", ""
         self.store = store
         self._on_published(self)
         self._watcher.start()
@@ -202,14 +256,14 @@ class Indexer:
             self._stopping = True
             waiting, self._tasks = self._tasks, []
         for task in waiting:
-            task.give_up()
+            task.give_up(Cancelled())
         self._watcher.close()
         store, self.store = self.store, None
         try:
             if store is not None:
                 self._mirror.write_manifest()
                 store.close()
-        except (OSError, CatalogError, LexicalIndexDamaged):
+        except TROUBLE:
             # what could not be made durable is found again by the next start
             log.exception("index_not_closed", vault_id=self.vault.vault_id)
         self._on_thread_end()
@@ -230,25 +284,42 @@ class Indexer:
             return
         try:
             self._work(paths | self._updater.due_retries())
-        except (OSError, CatalogError, LexicalIndexDamaged) as problem:
-            self._rest(problem)
+        except Cancelled:
+            return  # by `stop` alone: the loop ends
+        except Exception as problem:  # noqa: BLE001 - told in status and in the log; what is indexed stays searchable
+            self._interrupted(problem)
+            self._rest()
 
     def _work(self, paths: set[str]) -> None:
         if EVERYTHING in paths or time.monotonic() >= self._next_scan:
             self._look()
         elif paths:
             self._look_at(paths)
+        elif time.monotonic() >= self._next_commit:
+            self._commit()
         elif not self._embed():
             self._settle()
+
+    def _catch_up(self) -> None:
+        """Saved notes do not wait for a long piece of work to end."""
+        with self._wake:
+            paths, self._paths = self._paths, set()
+        if EVERYTHING in paths:
+            self._look()
+        elif paths:
+            self._look_at(paths)
 
     def _look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
         with self._wake:
             self._paths.clear()
-        self._next_scan = time.monotonic() + SCAN_SECONDS
+        # until this look has ended well another one is due
+        self._next_scan = time.monotonic()
         try:
-            return self._published(self._updater.look(trust=trust, cancelled=cancelled))
+            counts = self._updater.look(trust=trust, cancelled=lambda: self._stopping or cancelled())
         except RootUnavailable as problem:
             return self._become_unavailable(problem.reason)
+        self._next_scan = time.monotonic() + SCAN_SECONDS
+        return self._published(counts)
 
     def _look_at(self, paths: set[str]) -> Counts:
         try:
@@ -265,7 +336,7 @@ class Indexer:
 
     def _published(self, counts: Counts) -> Counts:
         if counts.changed:
-            self._next_commit = time.monotonic() + COMMIT_SECONDS
+            self._next_commit = min(self._next_commit, time.monotonic() + COMMIT_SECONDS)
             self._on_published(self)
         return counts
 
@@ -277,10 +348,7 @@ class Indexer:
         return made > 0
 
     def _settle(self) -> None:
-        """Nothing to do: make the work durable when it is time, else sleep until something arrives or is due."""
-        if time.monotonic() >= self._next_commit:
-            self._commit()
-            return
+        """Nothing to do: sleep until something arrives or is due."""
         due = min(self._next_scan, self._next_commit, self._updater.next_retry)
         with self._wake:
             if not (self._paths or self._tasks or self._stopping):
@@ -291,13 +359,19 @@ class Indexer:
         self._mirror.write_manifest()
         self._next_commit = float("inf")
 
-    def _rest(self, problem: Exception) -> None:
+    def _interrupted(self, problem: Exception) -> str:
         """A full disk, say: reads go on from the last good generation, and everything is looked at again soon."""
         reason = files.failure_reason(problem) if isinstance(problem, OSError) else type(problem).__name__
         if self.state.reason != reason:
-            log.error("indexing_interrupted", vault_id=self.vault.vault_id, kind=reason)
+            unexpected = None if isinstance(problem, TROUBLE) else problem
+            log.error("indexing_interrupted", vault_id=self.vault.vault_id, kind=reason, exc_info=unexpected)
         self.state.state, self.state.reason = "failed", reason
         self._next_scan = time.monotonic() + TROUBLE_SECONDS
+        # batches before the one that failed are published
+        self._next_commit = min(self._next_commit, time.monotonic() + COMMIT_SECONDS)
+        return reason
+
+    def _rest(self) -> None:
         with self._wake:
             if not (self._tasks or self._stopping):
                 self._wake.wait(TROUBLE_SECONDS)

@@ -12,12 +12,12 @@ from wikid_daemon.core import query as q
 from wikid_daemon.core.confidence import IDENTITY_CONFIDENCE, LITERAL_CONFIDENCE, Signals, confidence
 from wikid_daemon.core.query import Identity, Terms
 from wikid_daemon.core.ranking import CANDIDATES, Fused, best_per_page, fuse
-from wikid_daemon.index.analysis import fold
+from wikid_daemon.index.catalog_rows import page_of
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.store import Found, Store
 
 # a page has several chunks in each list, and deleted ones are dropped: ask for more chunks than pages
-CHUNKS_PER_PAGE: Final = 2
+CHUNKS_PER_PAGE: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,10 @@ class Question:
 
 def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidate], Terms]:
     """The best `keep` pages of one vault, best first, and the query's terms as this vault weighs them."""
-    wanted = CANDIDATES * CHUNKS_PER_PAGE
+    wanted = int(CANDIDATES * CHUNKS_PER_PAGE)
     lexical = [(hit.key, hit.score) for hit in store.lexical(question.text, wanted, question.types)]
     vector = question.vector
     dense = [(hit.key, hit.score) for hit in store.dense(vector, wanted)] if vector is not None else []
-    page_of = store.catalog.chunk_pages(list({chunk for chunk, _ in (*lexical, *dense)}))
     fused = fuse(
         best_per_page(lexical, page_of, CANDIDATES),
         best_per_page(dense, page_of, CANDIDATES),
@@ -104,6 +103,6 @@ def judge(question: Question, found: Found, terms: Terms, cosine: float | None) 
     believed = confidence(Signals(coverage, known, terms.mass))
     if named is not None:
         believed = max(believed, IDENTITY_CONFIDENCE)
-    elif believed < LITERAL_CONFIDENCE and question.literally.search(fold(whole)):
+    elif believed < LITERAL_CONFIDENCE and question.literally.search(q.compatible(whole)):
         believed = LITERAL_CONFIDENCE
     return Judged(coverage, believed, named)

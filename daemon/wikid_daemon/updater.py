@@ -103,7 +103,8 @@ class Updater:
         self._state.skipped = seen.skipped
         self._state.collisions = seen.findings
         self._state.packets_without_page = seen.packets_without_page
-        for path in [path for path in self._state.failed if path not in seen.entries]:
+        still = seen.entries.keys() | dict(seen.failed).keys()
+        for path in [path for path in self._state.failed if path not in still]:
             self._forget_failure(path)
         for path, reason in seen.failed:
             self._note_failure(path, reason)
@@ -119,7 +120,7 @@ class Updater:
         seen = scan_paths(self._vault, paths)
         if self._identity_in_doubt(seen, paths):
             return self.look()
-        lost = set(below([path for path in self._known if path not in seen.entries], paths))
+        lost = self._lost(seen, paths)
         unreachable = set(below(lost, (path for path, _ in seen.failed)))
         check = [path for path, stamp in seen.entries.items() if self._differs(path, stamp, seen)]
         failed = dict(seen.failed)
@@ -130,6 +131,16 @@ class Updater:
                 self._forget_failure(path)
         self._merge_skipped(seen, paths)
         return self._update(check, sorted(lost - unreachable), lambda: False, trust=True)
+
+    def _lost(self, seen: Scan, paths: Iterable[str]) -> set[str]:
+        """The known pages at or below these paths that are not there now."""
+        gone = {path for path in paths if path not in seen.entries}
+        pages = gone & self._known.keys()
+        folders = gone - pages
+        # what may have been a folder costs a look at every known path, which a saved page must not
+        return pages | set(
+            below([path for path in self._known if path not in seen.entries], folders) if folders else ()
+        )
 
     def _differs(self, path: str, stamp: Stamp, seen: Scan) -> bool:
         known = self._known.get(path)
@@ -180,12 +191,17 @@ class Updater:
         except (files.NotReadable, OSError) as problem:
             self._note_failure(path, files.failure_reason(problem))
             return None
-        self._forget_failure(path)
         file = Known(found.stamp, files.content_hash(found.data))
         known = self._known.get(path)
         if trust and known is not None and known.content_hash == file.content_hash:
+            self._forget_failure(path)
             return _Read(path, file, b"", None)
-        page = new_page(path, self._vault.page_id(path), found.data, file, strict=self._vault.strict)
+        try:
+            page = new_page(path, self._vault.page_id(path), found.data, file, strict=self._vault.strict)
+        except Exception as problem:  # noqa: BLE001 - told in status: a page never stops the others
+            self._note_failure(path, f"not_parsed_{type(problem).__name__}")
+            return None
+        self._forget_failure(path)
         return _Read(path, file, found.data, page)
 
     def _publish(self, read: Sequence[_Read], removed: Sequence[str], counts: Counts) -> None:

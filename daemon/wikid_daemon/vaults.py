@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 import structlog
 
+from wikid_daemon.files import Stamp, stamp_of
 from wikid_daemon.indexer import Indexer
-from wikid_daemon.vault.registry import Registry, RegistryEntry
+from wikid_daemon.vault.registry import Registry, RegistryEntry, RegistryUnreadable
 from wikid_daemon.vault.resolve import Resolution, personal_root, resolve
 from wikid_daemon.vault.state import machine_id
-from wikid_daemon.vault.vault import NEW_MARKER, Vault, VaultError, init_vault, marker_of, open_vault
+from wikid_daemon.vault.vault import LEGACY_MARKER, NEW_MARKER, Vault, VaultError, init_vault, marker_of, open_vault
 
 log = structlog.get_logger("vaults")
 
+REFRESH_SECONDS: Final = 5.0
 Layer = Literal["project", "personal", "registered"]
 REASONS: Final = {
     "registered": "the deepest registered folder that contains this one",
@@ -35,6 +37,14 @@ class UnknownVault(Exception):
     def __init__(self, known: tuple[str, ...]) -> None:
         super().__init__("no such vault")
         self.known = known
+
+
+class AmbiguousVault(Exception):
+    """Several vaults have this name or id; `paths` tells them apart."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__("several vaults have that name or id")
+        self.paths = tuple(sorted(map(str, paths)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,9 @@ class Unopened:
     reason: str
 
 
+_SettingsStamp = tuple[str | None, Stamp | None, Stamp | None]
+
+
 class Vaults:
     """Opens and closes vaults; every method may be called from any thread."""
 
@@ -76,73 +89,149 @@ class Vaults:
         self._lock = threading.RLock()
         self._open: dict[Path, Indexer] = {}
         self._unopened: dict[Path, Unopened] = {}
+        self._closing: dict[Path, Indexer] = {}
+        self._settings: dict[Path, _SettingsStamp] = {}
+        self._settling: dict[Path, _SettingsStamp] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="vaults", daemon=True)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open every registered vault; one that cannot be opened is kept and told, never forgotten."""
-        self._registry.load()
-        with self._lock:
-            for entry in self._registry.list():
-                self._open_entry(entry)
+        """Know every registered vault, and open them in the background; one that cannot be opened is kept, told, and
+        tried again, as are the settings of those that are open."""
+        self._load()
+        self._thread.start()
 
     def close(self) -> None:
+        """Stop every vault, and wait for all."""
+        self._stop.set()
         with self._lock:
             indexers = list(self._open.values())
             self._open.clear()
         for indexer in indexers:
+            indexer.stop()
+        for indexer in indexers:
             indexer.close()
 
-    def _open_entry(self, entry: RegistryEntry) -> None:
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.refresh()
+            except Exception:  # told in the log; the next round may do better
+                log.exception("vaults_not_refreshed")
+            self._stop.wait(REFRESH_SECONDS)
+
+    def _load(self) -> None:
+        try:
+            self._registry.load()
+        except RegistryUnreadable as problem:
+            log.error("registry_unreadable", kind=type(problem.__cause__).__name__)
+            return
+        with self._lock:
+            for entry in self._registry.list():
+                self._unopened[entry.path] = Unopened(entry, "it is still being opened")
+
+    def refresh(self) -> None:
+        """Try again what could not be opened, and take over what the settings of open vaults have become."""
+        if not self._registry.loaded:
+            self._load()
+        for unopened in self.unopened():
+            self._open_entry(unopened)
+        for indexer in self.all():
+            self._reconsider(indexer)
+
+    def _open_entry(self, known: Unopened) -> None:
+        entry = known.entry
         try:
             vault = open_vault(entry.path, name=entry.name, state_home=self._state_home)
+            with self._lock:
+                if entry.path in self._unopened:
+                    if vault.root not in self._open:
+                        self._begin(vault)
+                    self._unopened.pop(entry.path, None)
         except (VaultError, OSError) as problem:
-            self._unopened[entry.path] = Unopened(entry, str(problem))
-            log.warning("vault_not_opened", vault_id=entry.vault_id, kind=type(problem).__name__)
+            if known.reason != str(problem):
+                log.warning("vault_not_opened", vault_id=entry.vault_id, kind=type(problem).__name__)
+            with self._lock:
+                if entry.path in self._unopened:
+                    self._unopened[entry.path] = Unopened(entry, str(problem))
+
+    def _reconsider(self, indexer: Indexer) -> None:
+        """Open the vault anew where its config, its root index or its marker is another now, and has settled."""
+        vault, root = indexer.vault, indexer.vault.root
+        seen = _settings_stamp(root)
+        if seen == self._settings.get(root) or (vault.kind == "wiki" and seen[0] is None):
+            return  # a marker that is gone is a folder that is gone, which the indexer tells
+        if self._settling.get(root) != seen:
+            self._settling[root] = seen
             return
-        self._unopened.pop(entry.path, None)
-        self._begin(vault)
+        try:
+            changed = open_vault(root, name=vault.name, state_home=self._state_home)
+        except (VaultError, OSError):
+            return  # the indexer tells that the folder is gone
+        with self._lock:
+            if self._open.get(root) is indexer:
+                self._settings[root] = seen
+                if changed != vault:
+                    log.info("vault_changed", vault_id=changed.vault_id)
+                    self._begin(changed)
 
     def _begin(self, vault: Vault) -> Indexer:
+        """Serve the vault, in place of the indexer it has; what that one still holds is waited for by the new one."""
+        if self._stop.is_set():
+            raise VaultError("the daemon is stopping")
         indexer = self._make_indexer(vault, machine_id(self._state_home))
+        before = self._open.get(vault.root)
+        if before is not None:
+            self._retire(before)
         self._open[vault.root] = indexer
+        self._unopened.pop(vault.root, None)
+        self._settings.setdefault(vault.root, _settings_stamp(vault.root))
         if vault.blocked is None or vault.blocked.serve:
-            indexer.start()
+            indexer.start(self._closing.get(vault.root))
         return indexer
+
+    def _retire(self, indexer: Indexer) -> None:
+        indexer.stop()
+        del self._open[indexer.vault.root]
+        self._closing[indexer.vault.root] = indexer
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
     def add(self, path: Path, name: str | None) -> Indexer:
-        """Register the folder and start indexing it. Adding it again gives what is there. VaultError."""
+        """Register the folder and start indexing it. Adding it again gives what is there, or opens it anew where its
+        name or its settings have changed. VaultError, RegistryUnreadable."""
+        vault = open_vault(path, name=name, state_home=self._state_home)
         with self._lock:
-            vault = open_vault(path, name=name, state_home=self._state_home)
-            present = self._open.get(vault.root)
-            if present is not None and name in (None, present.vault.name):
-                self._register(present.vault)
-                return present
-            if present is not None:
-                present.close()
-            self._register(vault)
-            return self._begin(vault)
-
-    def _register(self, vault: Vault) -> None:
-        self._registry.add(RegistryEntry(vault.root, vault.name, vault.vault_id))
+            present, known = self._open.get(vault.root), self._unopened.get(vault.root)
+            if name is None and (present is not None or known is not None):
+                vault = replace(vault, name=known.entry.name if present is None else present.vault.name)
+            self._registry.add(RegistryEntry(vault.root, vault.name, vault.vault_id))
+            return present if present is not None and present.vault == vault else self._begin(vault)
 
     def init(self, path: Path, topic: str, mode: str, name: str | None) -> Indexer:
         """Make a new vault in the folder and register it. VaultError."""
         return self.add(init_vault(path, topic, mode), name)
 
     def remove(self, wanted: str) -> Vault | RegistryEntry:
-        """Stop serving a vault and forget it; its files stay. UnknownVault."""
+        """Stop serving a vault and forget it; its files stay. UnknownVault, AmbiguousVault, RegistryUnreadable."""
         with self._lock:
-            for path, unopened in list(self._unopened.items()):
-                if wanted in (unopened.entry.name, unopened.entry.vault_id, str(path)):
-                    self._registry.remove(path)
-                    del self._unopened[path]
-                    return unopened.entry
+            entries = [
+                each.entry
+                for path, each in self._unopened.items()
+                if wanted in (each.entry.name, each.entry.vault_id, str(path))
+            ]
+            indexers = self._matching(wanted)
+            if len(entries) + len(indexers) > 1:
+                raise AmbiguousVault([*(each.path for each in entries), *(each.vault.root for each in indexers)])
+            if entries:
+                self._registry.remove(entries[0].path)
+                del self._unopened[entries[0].path]
+                return entries[0]
             indexer = self.find(wanted)
             self._registry.remove(indexer.vault.root)
-            del self._open[indexer.vault.root]
+            self._retire(indexer)
         indexer.close()
         return indexer.vault
 
@@ -160,20 +249,25 @@ class Vaults:
         """What was wrong with the registry's file."""
         return [fault.message for fault in self._registry.faults]
 
+    def _matching(self, wanted: str) -> list[Indexer]:
+        found = [each for each in self._open.values() if wanted in (each.vault.vault_id, each.vault.name)]
+        given = Path(os.path.realpath(os.path.expanduser(wanted)))
+        return found or ([self._open[given]] if given in self._open else [])
+
     def find(self, wanted: str) -> Indexer:
-        """The vault with this id, name or path. UnknownVault."""
+        """The vault with this id, name or path. UnknownVault, AmbiguousVault."""
         with self._lock:
-            for indexer in self._open.values():
-                if wanted in (indexer.vault.vault_id, indexer.vault.name):
-                    return indexer
-            given = Path(os.path.realpath(os.path.expanduser(wanted)))
-            if given in self._open:
-                return self._open[given]
+            found = self._matching(wanted)
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise AmbiguousVault([each.vault.root for each in found])
             raise UnknownVault(tuple(sorted(indexer.vault.name for indexer in self._open.values())))
 
     def resolve(self, cwd: Path) -> Resolution:
         with self._lock:
-            registered = [root for root in self._open if root != self._personal_root()]
+            # a registered folder that cannot be opened now still is the project, and not the personal vault's
+            registered = [root for root in (*self._open, *self._unopened) if root != self._personal_root()]
         return resolve(cwd, registered, home=self._home, wiki_home=self._wiki_home)
 
     def _personal_root(self) -> Path:
@@ -192,7 +286,9 @@ class Vaults:
             if marker_of(root) is None:
                 return None
             try:
-                return self._begin(open_vault(root, name=None, state_home=self._state_home))
+                known = self._unopened.get(root)
+                name = None if known is None else known.entry.name
+                return self._begin(open_vault(root, name=name, state_home=self._state_home))
             except (VaultError, OSError) as problem:
                 log.warning("vault_not_opened", kind=type(problem).__name__)
                 return None
@@ -232,3 +328,20 @@ class Vaults:
 
     def _layer(self, indexer: Indexer) -> Layer:
         return "personal" if indexer.vault.root == self._personal_root() else "registered"
+
+
+def _settings_stamp(root: Path) -> _SettingsStamp:
+    """What tells that a vault must be opened anew: its marker, and the state of its config and its root index."""
+    layout = marker_of(root)
+    if layout is None:
+        return None, None, None
+    base = root / (NEW_MARKER if layout == "new" else LEGACY_MARKER)
+    index = (base if layout == "new" else root) / "wiki" / "index.md"
+    return layout, _stamp(base / "config.json"), _stamp(index)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        return stamp_of(os.stat(path))
+    except OSError:
+        return None  # not there, or not to be seen: the same for this purpose

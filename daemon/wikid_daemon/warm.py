@@ -58,7 +58,7 @@ class WarmEmbedder:
                 self._held = _Held("absent", reason="no embedding model has been built")
                 return
             self._held = _Held("loading", None, folder)
-            self._held = _Held("ready", Embedder.load(folder, threads=min(2, os.cpu_count() or 1)), folder)
+            self._held = _Held("ready", Embedder.load(folder, workers=min(2, os.cpu_count() or 1)), folder)
         except ModelUnusable as problem:
             self._held = _Held("failed", None, folder, problem.reason, problem.hint)
             log.warning("model_failed", kind=type(problem).__name__)

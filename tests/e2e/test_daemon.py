@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from builders import base_notes, numbered_note, page, save_atomically, tree, until, write
 from daemon_process import DaemonProcess, environ_with
-
 from wikid_client import RequestRefused
 
 NFC = unicodedata.normalize("NFC", "Café crème brûlée")
@@ -48,7 +48,11 @@ EAST_ASIAN = {
 def awkward_notes(root: Path) -> None:
     """Everything that frontmatter, encodings and languages do to a folder of notes."""
     base_notes(root)
-    write(root, "t15.md", "---\ntitle: 2026-05-26\ndate: 2026-05-26\nat: 2026-05-26T10:00:00+13:00\n---\n# 2026-05-26\n\ntok15date\n")
+    write(
+        root,
+        "t15.md",
+        "---\ntitle: 2026-05-26\ndate: 2026-05-26\nat: 2026-05-26T10:00:00+13:00\n---\n# 2026-05-26\n\ntok15date\n",
+    )
     write(root, "t15-heading.md", "# 2026-05-27\n\ntok15heading\n")
     write(root, "t16-colon.md", "---\ntitle: Foo: Bar\n---\ntok16colon\n")
     write(root, "t16-tabs.md", "---\ntitle: Tabs\ntags:\n\t- one\n\t- two\n---\ntok16tabs\n")
@@ -70,7 +74,9 @@ def awkward_notes(root: Path) -> None:
     for name, text in EAST_ASIAN.items():
         write(root, f"{name}.md", f"# {name}\n\n{text}\n")
     write(root, f"{NFC}.md", f"# {NFC}\n\nDas Café am Ufer, tok24nfc\n")
-    write(root, f"{NFD}.md", unicodedata.normalize("NFD", "# Résumé übergabe\n\nDie Übergabe der Schlüssel, tok24nfd\n"))
+    write(
+        root, f"{NFD}.md", unicodedata.normalize("NFD", "# Résumé übergabe\n\nDie Übergabe der Schlüssel, tok24nfd\n")
+    )
     write(root, "full-width.md", "# Breite\n\nＡＰＩ 設計 tok24wide\n")
     write(root, "ko-nfd.md", unicodedata.normalize("NFD", "# ko-nfd\n\n학점인정 신청\n"))
     write(root, unicodedata.normalize("NFC", "zwilling-é.md"), "# Eins\n\ntok24twin one\n")
@@ -255,7 +261,9 @@ def test_an_unknown_mode_fails_closed_and_names_the_modes(world: World) -> None:
     assert "lexical, hybrid, adaptive, quality" in refused.value.hint
 
 
-@pytest.mark.parametrize("wrong", [{"max_results": 0}, {"max_results": 11}, {"since": "yesterday"}, {"until": "2026-13-01"}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_results": 0}, {"max_results": 11}, {"since": "yesterday"}, {"until": "2026-13-01"}]
+)
 def test_parameters_that_make_no_sense_are_refused(world: World, wrong: dict[str, object]) -> None:
     with pytest.raises(RequestRefused) as refused:
         world.daemon.client.recall("tide", vault="notes", **wrong)  # type: ignore[arg-type]
@@ -513,13 +521,20 @@ def garbage(folder: Path, pattern: str) -> None:
         path.write_bytes(b"this is not what belongs here" * 200)
 
 
+def cut(folder: Path, pattern: str, size: int) -> None:
+    damaged = [path for path in folder.glob(pattern) if path.is_file()]
+    assert damaged
+    for path in damaged:
+        os.truncate(path, size)
+
+
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "lucene removed": lambda current: shutil.rmtree(current / "lucene"),
     "lucene segments garbage": lambda current: garbage(current / "lucene", "segments_*"),
     "lucene data garbage": lambda current: garbage(current / "lucene", "*.cf[se]"),
-    "lucene segments truncated": lambda current: [os.truncate(p, 3) for p in (current / "lucene").glob("segments_*")] and None,
+    "lucene segments truncated": lambda current: cut(current / "lucene", "segments_*", 3),
     "catalog garbage": lambda current: garbage(current, "catalog.sqlite*"),
-    "catalog empty": lambda current: [os.truncate(path, 0) for path in current.glob("catalog.sqlite*")] and None,
+    "catalog empty": lambda current: cut(current, "catalog.sqlite*", 0),
     "catalog removed": lambda current: (current / "catalog.sqlite").unlink(),
     "everything removed": lambda current: shutil.rmtree(current),
 }
@@ -582,9 +597,7 @@ def test_a_root_that_is_away_at_start_is_told_and_served_when_it_returns(daemon:
 # -- marker vaults -----------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_vault_serves_nothing_and_says_so(
-    daemon: DaemonProcess, sample_vault: Callable[[str], Path]
-) -> None:
+def test_a_damaged_vault_serves_nothing_and_says_so(daemon: DaemonProcess, sample_vault: Callable[[str], Path]) -> None:
     root = sample_vault("personal")
     config = root / ".llm-wiki" / "config.json"
     config.write_text("{ not json")
@@ -714,7 +727,9 @@ def test_all_vaults_answer_when_asked_for(layers: Layers) -> None:
 
 def test_automatic_recall_never_crosses_from_a_project_into_the_personal_vault(layers: Layers) -> None:
     assert layers.vaults(layers.code, "automatic") == [("orders", "project")]
-    answer = layers.daemon.client.recall("autovacuum scale factor", cwd=str(layers.code), policy="automatic", mode="lexical")
+    answer = layers.daemon.client.recall(
+        "autovacuum scale factor", cwd=str(layers.code), policy="automatic", mode="lexical"
+    )
     items = [item for bundle in answer.bundles for item in (*([bundle.card] if bundle.card else []), *bundle.evidence)]
     assert all(item.vault == "orders" for item in items)
 
@@ -807,7 +822,9 @@ def warm(tmp_path_factory: pytest.TempPathFactory, model_cache: Path) -> Iterato
     write(root, "bread.md", "# Baking\n\nSourdough loaves rise overnight near the stove.\n")
     with DaemonProcess(base / "home", XDG_CACHE_HOME=str(model_cache)) as daemon:
         daemon.add(root, "notes")
-        until(lambda: (s := daemon.status("notes")).chunks and s.embedded == s.chunks, "every chunk having a vector", 60)
+        until(
+            lambda: (s := daemon.status("notes")).chunks and s.embedded == s.chunks, "every chunk having a vector", 60
+        )
         yield daemon
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from builders import summary
 
+from builders import summary
 from wikid_daemon.core.manifest import Known, Stamp
 from wikid_daemon.core.page import Finding
 from wikid_daemon.index.catalog import Catalog, CatalogDamaged
-from wikid_daemon.index.catalog_rows import NewChunk, NewLink, NewPage, Written
+from wikid_daemon.index.catalog_rows import NewChunk, NewLink, NewPage, Written, page_of
 
 STAMP = Stamp(10, 20, 30, 40)
 
@@ -48,15 +48,15 @@ def test_a_page_comes_back_as_it_was_put(catalog: Catalog) -> None:
     assert catalog.generation == 1
 
 
-def test_putting_a_page_again_replaces_all_of_it_and_reuses_no_chunk_number(catalog: Catalog) -> None:
+def test_putting_a_page_again_replaces_all_of_it(catalog: Catalog) -> None:
     (first,) = put(catalog, new("a.md", "one", "two", links=[NewLink("b")]))
     (again,) = put(catalog, new("a.md", "three"))
     assert again.page == first.page
     assert sorted(again.dropped) == sorted(first.added)
-    assert not set(again.added) & set(first.added)
+    assert [page_of(chunk) for chunk in again.added] == [again.page]
     assert catalog.backlinks("b") == []
     put(catalog, new("z.md", "four"))
-    assert catalog.chunks(first.added) == {}
+    assert [each.text for each in catalog.chunks(first.added).values()] == ["three"]
 
 
 def test_a_removed_page_leaves_a_tombstone_until_it_comes_back(catalog: Catalog) -> None:
@@ -122,21 +122,20 @@ def test_readers_of_other_threads_see_a_batch_whole_or_not_at_all(catalog: Catal
 
 
 def test_vectors_belong_to_text_and_model_and_outlive_the_page(catalog: Catalog) -> None:
-    put(catalog, new("a.md", "same", "own"), new("b.md", "same"))
-    assert [each.text for each in catalog.missing_vectors("m1", 10)] == ["own", "same"]
-    assert catalog.missing_vector_count("m1") == 3
-    digest = catalog.missing_vectors("m1", 10)[1].hash
+    a, b = put(catalog, new("a.md", "same", "own"), new("b.md", "same"))
+    assert sorted(catalog.chunks_without_vector("m1")) == sorted([*a.added, *b.added])
+    digest = catalog.chunks(b.added)[b.added[0]].hash
     catalog.add_vectors("m1", [(digest, b"\0\0\0\0")])
-    assert len(list(catalog.vectors("m1"))) == 2
+    assert {chunk for chunk, _ in catalog.vectors("m1")} == {a.added[0], b.added[0]}
     assert list(catalog.vectors("m2")) == []
-    assert catalog.missing_vector_count("m1") == 1
+    assert catalog.chunks_without_vector("m1") == [a.added[1]]
     with catalog.write() as generation:
         catalog.remove("a.md", generation)
         catalog.remove("b.md", generation)
-    put(catalog, new("moved.md", "same"))
-    assert len(list(catalog.vectors("m1"))) == 1
+    (moved,) = put(catalog, new("moved.md", "same"))
+    assert [chunk for chunk, _ in catalog.vectors("m1", moved.page)] == list(moved.added)
     catalog.drop_vectors("m1")
-    assert catalog.missing_vector_count("m1") == 1
+    assert catalog.chunks_without_vector("m1") == list(moved.added)
 
 
 def test_touching_a_file_changes_its_stamp_and_no_generation(catalog: Catalog) -> None:

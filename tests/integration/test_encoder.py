@@ -95,7 +95,7 @@ def test_a_vector_does_not_depend_on_its_company(embedder: Embedder) -> None:
 
 def test_the_number_of_threads_changes_no_vector(embedder: Embedder, folder: ModelFolder) -> None:
     np.testing.assert_array_equal(
-        Embedder.load(folder, threads=1).embed_passages(SENTENCES), embedder.embed_passages(SENTENCES)
+        Embedder.load(folder, workers=1).embed_passages(SENTENCES), embedder.embed_passages(SENTENCES)
     )
 
 

@@ -7,16 +7,17 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from builders import FakeEmbedder, base_notes, numbered_note, page, save_atomically, tree, until, write
 
-from wikid_daemon import updater
+from builders import FakeEmbedder, base_notes, numbered_note, page, save_atomically, tree, until, write
 from wikid_daemon.files import FileBytes
 from wikid_daemon.index import jvm
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.updater import Cancelled
+from wikid_daemon.vault import vault as vault_module
 from wikid_daemon.vault.state import machine_id
 from wikid_daemon.vault.vault import Vault, open_vault
 
@@ -86,7 +87,7 @@ def test_every_chunk_is_embedded_once(make: Make, root: Path) -> None:
     indexer = make(root, fake)
     until(lambda: embedded(indexer), "every chunk having a vector")
     assert len(fake.embedded) == len(set(fake.embedded)) == 20
-    until(lambda: indexer.state.embedding_pending == 0, "nothing pending")
+    until(lambda: indexer.embedding_pending == 0, "nothing pending")
 
 
 def test_a_renamed_a_touched_and_a_copied_note_are_not_embedded_again(make: Make, root: Path) -> None:
@@ -135,7 +136,7 @@ def test_another_model_embeds_all_and_the_first_comes_back_for_nothing(make: Mak
     fake, other = FakeEmbedder(), FakeEmbedder("fake-2", dims=16)
     for each in (fake, other, fake):
         indexer = make(root, each)
-        until(lambda indexer=indexer: embedded(indexer), "every chunk having a vector")
+        until(partial(embedded, indexer), "every chunk having a vector")
         assert found(indexer, "tok05zebra") == ["n05"]
         indexer.close()
     assert (len(fake.embedded), len(other.embedded)) == (20, 20)
@@ -146,14 +147,14 @@ def test_a_text_that_the_model_refuses_stays_findable_and_is_not_tried_for_ever(
     write(root, "poison.md", "# Poison\n\nPOISON tokpoison\n")
     indexer = make(root, fake)
     until(lambda: len(fake.embedded) == 20, "the others having vectors")
-    until(lambda: indexer.state.embedding_pending == 1, "one chunk left")
+    until(lambda: indexer.embedding_pending == 1, "one chunk left")
     for number in range(5):
         write(root, f"more{number}.md", f"# More\n\nmore{number}\n")
         indexer.sync(30)
     until(lambda: len(fake.embedded) == 25, "the new ones having vectors")
     assert found(indexer, "tokpoison") == ["poison"]
     assert fake.refused == 1
-    assert indexer.state.embedding_pending == 1
+    assert indexer.embedding_pending == 1
     assert indexer.state.state == "ready"
 
 
@@ -238,21 +239,18 @@ def test_a_file_becomes_a_folder_and_back(make: Make, root: Path, events: str) -
 # -- files that cannot be read -----------------------------------------------------------------------------------------
 
 
-def failing(
-    monkeypatch: pytest.MonkeyPatch, path: str, problem: OSError, times: int = 1_000_000
-) -> list[str]:
+def failing(monkeypatch: pytest.MonkeyPatch, path: str, problem: OSError, times: int = 1_000_000) -> list[str]:
     """Makes reading one note fail so many times; the returned list grows with each try."""
     tries: list[str] = []
-    real = updater.read_page
 
     def read_page(vault: Vault, relative: str, limit: int) -> FileBytes:
         if relative == path:
             tries.append(relative)
             if len(tries) <= times:
                 raise problem
-        return real(vault, relative, limit)
+        return vault_module.read_page(vault, relative, limit)
 
-    monkeypatch.setattr(updater, "read_page", read_page)
+    monkeypatch.setattr("wikid_daemon.updater.read_page", read_page)
     return tries
 
 

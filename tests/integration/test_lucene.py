@@ -105,8 +105,10 @@ def test_words_identifiers_and_scripts(index: LexicalIndex, body: str, query: st
 
 @pytest.mark.parametrize(
     "query",
-    ["", " ", "*", "(", "???", 'say "hi', "a AND (b", "field:value", "x~2", "[a TO b]", "\\", "/re(/", "汉" * 2_000]
-    + ["x" * 2_000, " ".join("abcdefghij"[n % 10] for n in range(1_000)), "a_b." * 500, "\0", "\U0010ffff"],
+    [
+        *("", " ", "*", "(", "???", 'say "hi', "a AND (b", "field:value", "x~2", "[a TO b]", "\\", "/re(/", "\0"),
+        *("汉" * 2_000, "x" * 2_000, " ".join("abcdefghij"[n % 10] for n in range(1_000)), "a_b." * 500, "\U0010ffff"),
+    ],
 )
 def test_no_query_is_an_error(index: LexicalIndex, query: str) -> None:
     fill(index, chunk(1, "something"))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import FakeEmbedder
 
+from builders import FakeEmbedder
 from wikid_daemon.core.manifest import Known, Stamp
 from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog_rows import NewPage
@@ -35,7 +35,7 @@ def found(store: Store, query: str) -> list[str]:
 
 def embed(store: Store, fake: FakeEmbedder = FAKE) -> int:
     """Give every chunk its vector; how many were made."""
-    missing = store.missing_vectors(100)
+    missing = store.missing_vectors(100, ())
     if missing:
         vectors = [fake.embed_query(stored_embedding_text(chunk, title)) for chunk, title in missing]
         store.add_vectors([chunk.hash for chunk, _ in missing], np.stack(vectors))
@@ -84,7 +84,7 @@ def test_vectors_of_two_models_are_never_mixed(folder: Path) -> None:
     embed(store, other)
     assert store.embedded == 5
     store.use_model(FAKE.identity, FAKE.dims)
-    assert (store.embedded, len(store.missing_vectors(10))) == (5, 0)
+    assert (store.embedded, len(store.missing_vectors(10, ()))) == (5, 0)
     store.close()
 
 
@@ -95,7 +95,7 @@ def test_vectors_are_there_after_opening_again(folder: Path) -> None:
     store.close()
     again = Store(folder)
     again.use_model(FAKE.identity, FAKE.dims)
-    assert (again.embedded, len(again.missing_vectors(10))) == (5, 0)
+    assert (again.embedded, len(again.missing_vectors(10, ()))) == (5, 0)
     again.close()
 
 
@@ -129,11 +129,17 @@ def test_what_lucene_had_not_committed_at_a_crash_is_fed_again(folder: Path) -> 
     again.close()
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {
-    "removed": lambda lucene: shutil.rmtree(lucene),
-    "emptied": lambda lucene: [path.unlink() for path in lucene.iterdir()] and None,
-    "garbage": lambda lucene: [path.write_bytes(b"no" * 500) for path in lucene.glob("segments*")] and None,
-}
+def empty(lucene: Path) -> None:
+    for path in lucene.iterdir():
+        path.unlink()
+
+
+def garbage(lucene: Path) -> None:
+    for path in lucene.glob("segments*"):
+        path.write_bytes(b"no" * 500)
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {"removed": shutil.rmtree, "emptied": empty, "garbage": garbage}
 
 
 @pytest.mark.parametrize("name", DAMAGE)

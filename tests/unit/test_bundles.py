@@ -139,5 +139,7 @@ def test_every_retrieved_page_is_shown_where_there_is_room(
 ) -> None:
     shown: set[Key] = set()
     for bundle in grouped(ranked, evidence, conflicts, links):
-        shown |= {each.key for each in (*bundle.evidence, *bundle.conflicts)} | ({bundle.card} if bundle.card else set())
+        shown |= {each.key for each in (*bundle.evidence, *bundle.conflicts)} | (
+            {bundle.card} if bundle.card else set()
+        )
     assert set(ranked) <= shown

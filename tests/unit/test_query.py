@@ -5,10 +5,10 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from builders import summary
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from builders import summary
 from wikid_daemon.core import query as q
 from wikid_daemon.core.query import Terms
 

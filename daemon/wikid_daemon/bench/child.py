@@ -103,7 +103,7 @@ def index_bare(given: Given) -> dict[str, Any]:
 def embed_wikid(given: Given) -> dict[str, Any]:
     """wikid's background embedding: words first, then the model becomes ready and every chunk gets its vector."""
     folder = _model()
-    embedder = Embedder.load(folder, threads=min(2, os.cpu_count() or 1))
+    embedder = Embedder.load(folder, workers=min(2, os.cpu_count() or 1))
     held: list[Embedder] = []
     indexer = _indexer(given, lambda: held[0] if held else None)
     indexer.start()
@@ -142,7 +142,7 @@ def fill_vectors(given: Given) -> dict[str, Any]:
     does all its work on them.
     """
     folder = _model()
-    embedder = Embedder.load(folder, threads=min(2, os.cpu_count() or 1))
+    embedder = Embedder.load(folder, workers=min(2, os.cpu_count() or 1))
     words = VaultGenerator(given["pages"], given["seed"]).telling_words
     vector_of = dict(zip(words, embedder.embed_passages(words), strict=True))
     catalog = Catalog(Path(given["catalog"]))

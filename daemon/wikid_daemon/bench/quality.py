@@ -199,7 +199,7 @@ def _embedder() -> tuple[Embedder | None, list[str]]:
         folder = model_folder()
         if folder is None:
             return None, ["no embedding model has been built (wikid models build): words alone were measured"]
-        return Embedder.load(folder, threads=min(2, os.cpu_count() or 1)), []
+        return Embedder.load(folder, workers=min(2, os.cpu_count() or 1)), []
     except ModelUnusable as problem:
         return None, [f"{problem.reason} Words alone were measured. {problem.hint}"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,46 +41,60 @@ def has_words(query: str) -> bool:
 class Terms:
     """The query's analysed terms with their rarities (0–1), and where they stand in a text.
 
-    Terms are stems, so `databas` matches database and databases; of two that fit, the longer one counts.
+    Terms are stems: `databas` stands where database and databases do. `mass` is the sum of all rarities.
     """
 
     def __init__(self, weights: Sequence[tuple[str, float]]) -> None:
-        kept = sorted(weights, key=lambda each: -each[1])[:MAX_TERMS]
-        self.weights = dict(kept)
+        self.weights = dict(sorted(weights, key=lambda each: -each[1])[:MAX_TERMS])
         self.mass = sum(self.weights.values())
-        longest_first = sorted(self.weights, key=len, reverse=True)
-        self._of_form = {_form(word): word for word in longest_first}
-        pattern = "|".join(_boundary(word) + re.escape(_form(word)) for word in longest_first)
-        # a lookahead, because the two-character terms of Chinese, Japanese and Korean overlap
-        self._pattern = re.compile(f"(?=({pattern}))") if pattern else None
+        self._forms = [
+            (_form(fold(compatible(word))), weight, word.isascii()) for word, weight in self.weights.items() if word
+        ]
 
     def __len__(self) -> int:
         return len(self.weights)
 
     def coverage(self, text: str) -> float:
         """The share of the query's weight whose terms stand in `text`, 0–1."""
-        if self._pattern is None or self.mass <= 0:
+        if self.mass <= 0:
             return 0.0
-        found = {self._of_form[form] for form in self._pattern.findall(fold(text))}
-        return sum(self.weights[word] for word in found) / self.mass
-
-    def first_match(self, text: str) -> int:
-        """The offset of the first matched word, or 0."""
-        found = self._pattern.search(fold(text)) if self._pattern is not None else None
-        return 0 if found is None else found.start()
+        plain = compatible(text)
+        folded = fold(plain)
+        found = (weight for form, weight, bounded in self._forms if _stands(plain, folded, form, bounded, 0) >= 0)
+        return sum(found) / self.mass
 
     def densest(self, text: str, width: int) -> int:
-        """The offset of the stretch of `width` code points that holds the most of the query's weight."""
-        if self._pattern is None:
-            return 0
-        places = [(m.start(), self.weights[self._of_form[m.group(1)]]) for m in self._pattern.finditer(fold(text))]
-        best, best_at = 0.0, 0
-        for i, (at, _) in enumerate(places):
-            inside = {start: weight for start, weight in places[i:] if start < at + width}
-            total = sum(inside.values())
+        """The offset of the stretch of `width` code points that holds the most of the query's weight; 0 for none."""
+        plain = compatible(text)
+        places = sorted(self._places(plain, fold(plain)))
+        best, best_at, total, first = 0.0, 0, 0.0, 0
+        for at, weight in places:
+            total += weight
+            while places[first][0] + width <= at:
+                total -= places[first][1]
+                first += 1
             if total > best:
-                best, best_at = total, at
-        return best_at
+                best, best_at = total, places[first][0]
+        # normalising may have changed the length a little
+        return best_at * len(text) // max(len(plain), 1)
+
+    def _places(self, plain: str, folded: str) -> Iterator[tuple[int, float]]:
+        for form, weight, bounded in self._forms:
+            at = _stands(plain, folded, form, bounded, 0)
+            while at >= 0:
+                yield at, weight
+                at = _stands(plain, folded, form, bounded, at + 1)
+
+
+def _stands(plain: str, folded: str, form: str, bounded: bool, start: int) -> int:
+    """Where `form` next begins a word, or a part of an identifier, from `start` on; -1 for nowhere."""
+    at = folded.find(form, start)
+    while at > 0 and bounded:
+        before = plain[at - 1]
+        if not before.isalnum() or (before.islower() and plain[at].isupper()):
+            break
+        at = folded.find(form, at + 1)
+    return at
 
 
 def literally(query: str) -> re.Pattern[str]:
@@ -94,6 +108,11 @@ def literally(query: str) -> re.Pattern[str]:
     return re.compile(pattern, re.NOFLAG if only_function_words else re.IGNORECASE)
 
 
+def compatible(text: str) -> str:
+    """NFKC, in which the query is compared with a text."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
 def fold(text: str) -> str:
     """The form in which terms are compared; one code point stays one, so that offsets hold."""
     if text.isascii():
@@ -105,10 +124,6 @@ def fold(text: str) -> str:
 def _form(word: str) -> str:
     # Porter turns a final y into i
     return word[:-1] if len(word) > 3 and word.endswith("i") else word
-
-
-def _boundary(word: str) -> str:
-    return r"(?<!\w)" if word.isascii() else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +149,7 @@ def identity(wanted: str, page_id: str, summary: PageSummary) -> Identity | None
 
 def name(text: str) -> str:
     """The form in which names are compared: case, quotes and the sort of word separator do not matter."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return _NAME_NOISE.sub(" ", plain.casefold()).strip(" \"'`[]?.!")
+    return _NAME_NOISE.sub(" ", compatible(text).casefold()).strip(" \"'`[]?.!")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +171,9 @@ def excerpt(text: str, start_line: int, terms: Terms | None, width: int) -> Exce
     at = first if terms is None else max(first, terms.densest(text, width) - width // 8)
     begin = max(text.rfind("\n", 0, at) + 1, first)
     if at - begin > width // 4:
-        begin = text.rfind(" ", 0, at) + 1
+        begin = max(text.rfind(" ", begin, at) + 1, begin)
+    if at - begin > width // 2:
+        begin = at
     end = min(len(text), begin + width)
     if end < len(text):
         border = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end))

@@ -43,12 +43,12 @@ class Fused:
     cosine: float | None
 
 
-def best_per_page(hits: Sequence[tuple[int, float]], page_of: Mapping[int, int], limit: int) -> list[PageHit]:
-    """The first, hence best, chunk of each page, for (chunk, score) hits best first; unknown chunks are gone pages."""
+def best_per_page(hits: Sequence[tuple[int, float]], page_of: Callable[[int], int], limit: int) -> list[PageHit]:
+    """The first, hence best, chunk of each page, for (chunk, score) hits best first."""
     found: dict[int, PageHit] = {}
     for chunk, score in hits:
-        page = page_of.get(chunk)
-        if page is not None and page not in found:
+        page = page_of(chunk)
+        if page not in found:
             found[page] = PageHit(page, chunk, score)
             if len(found) == limit:
                 break

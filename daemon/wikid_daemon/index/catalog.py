@@ -18,13 +18,26 @@ import orjson
 
 from wikid_daemon.core.manifest import Known, Stamp
 from wikid_daemon.core.summary import summary_from_json
-from wikid_daemon.index.catalog_rows import SCHEMA, TABLES, NewPage, StoredChunk, StoredLink, StoredPage, Written
+from wikid_daemon.index.catalog_rows import (
+    MAX_CHUNKS,
+    SCHEMA,
+    TABLES,
+    NewPage,
+    StoredChunk,
+    StoredLink,
+    StoredPage,
+    Written,
+    chunk_number,
+)
 
 _PAGE_COLUMNS: Final = "page, path, page_id, generation, content_hash, summary"
 
 
 CatalogError = apsw.Error
-"""What SQLite raises while the catalog is open: a full disk, say."""
+"""What SQLite raises while the catalog is opened or in use: a full disk, say."""
+
+# anything else, a full disk or too many open files, passes, and must not cost every vector
+_DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError)
 
 
 class CatalogDamaged(Exception):
@@ -40,21 +53,25 @@ class Catalog:
         self._open_readers: list[apsw.Connection] = []
         self._guard = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = self._connect()
         try:
-            self._db = self._connect()
             self._prepare()
-        except apsw.Error as problem:
+        except _DAMAGE as problem:
+            self.close()
             raise CatalogDamaged(f"the catalog cannot be read: {type(problem).__name__}") from problem
+        except (apsw.Error, CatalogDamaged):
+            self.close()
+            raise
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self._path))
         connection.set_busy_timeout(5_000)
-        connection.execute("PRAGMA journal_mode=WAL")
-        # NORMAL cannot corrupt under WAL; what power loss could take is found again by the scan
-        connection.execute("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY")
         return connection
 
     def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        # NORMAL cannot corrupt under WAL; what power loss could take is found again by the scan
+        self._db.execute("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY")
         found = self._db.execute("PRAGMA user_version").get
         if found == 0 and self._db.execute("SELECT count(*) FROM sqlite_schema").get == 0:
             with self._db:
@@ -101,11 +118,14 @@ class Catalog:
             ).get
         )
         dropped = self._forget_parts(page, new.path)
-        rows = ((page, c.ordinal, c.line, c.heading, c.text, c.hash) for c in new.chunks)
-        added = self._db.executemany(
-            "INSERT INTO chunks(page, ordinal, line, heading, text, hash) VALUES(?,?,?,?,?,?) RETURNING chunk", rows
+        numbers = [chunk_number(page, each.ordinal) for each in new.chunks[:MAX_CHUNKS]]
+        self._db.executemany(
+            "INSERT INTO chunks(chunk, page, ordinal, line, heading, text, hash) VALUES(?,?,?,?,?,?,?)",
+            (
+                (number, page, c.ordinal, c.line, c.heading, c.text, c.hash)
+                for number, c in zip(numbers, new.chunks, strict=False)
+            ),
         )
-        numbers = [chunk for (chunk,) in added]
         self._db.executemany(
             "INSERT INTO links VALUES(?,?,?,?)", ((page, each.target, each.relation, each.scope) for each in new.links)
         )
@@ -243,11 +263,6 @@ class Catalog:
             tuple(numbers),
         )
         return {row[0]: StoredChunk(*row) for row in rows}
-
-    def chunk_pages(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Chunk number → page number, for those that still exist."""
-        marks = ",".join("?" * len(numbers))
-        return dict(self._reader().execute(f"SELECT chunk, page FROM chunks WHERE chunk IN ({marks})", tuple(numbers)))
 
     def chunks_of(self, page: int) -> list[StoredChunk]:
         rows = self._reader().execute(

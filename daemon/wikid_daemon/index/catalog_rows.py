@@ -11,6 +11,10 @@ from wikid_daemon.core.page import Finding
 from wikid_daemon.core.summary import PageSummary
 
 SCHEMA: Final = 1
+# a chunk's number is its page's and its place there, so that a hit names its page without a look-up
+_CHUNK_BITS: Final = 16
+MAX_CHUNKS: Final = 1 << _CHUNK_BITS
+
 TABLES: Final = """
 CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE pages(
@@ -20,7 +24,7 @@ CREATE TABLE pages(
 CREATE INDEX pages_by_id ON pages(page_id);
 CREATE INDEX pages_by_generation ON pages(generation);
 CREATE TABLE chunks(
-  chunk INTEGER PRIMARY KEY AUTOINCREMENT, page INTEGER NOT NULL, ordinal INTEGER NOT NULL, line INTEGER NOT NULL,
+  chunk INTEGER PRIMARY KEY, page INTEGER NOT NULL, ordinal INTEGER NOT NULL, line INTEGER NOT NULL,
   heading TEXT NOT NULL, text TEXT NOT NULL, hash BLOB NOT NULL);
 CREATE INDEX chunks_by_page ON chunks(page, ordinal);
 CREATE INDEX chunks_by_hash ON chunks(hash);
@@ -105,3 +109,13 @@ class StoredChunk:
     heading: str
     text: str
     hash: bytes
+
+
+def chunk_number(page: int, ordinal: int) -> int:
+    """The number of a page's chunk; `ordinal` is below `MAX_CHUNKS`."""
+    return page << _CHUNK_BITS | ordinal
+
+
+def page_of(chunk: int) -> int:
+    """The number of the page that a chunk's number names."""
+    return chunk >> _CHUNK_BITS

@@ -4,12 +4,15 @@ Texts run one at a time, never padded into a batch. Measured on two cores with t
 that is also the cheapest: 22 ms of CPU a chunk, against 34 in batches of 4, 40 of 8 and 46 of 16, whose activations no
 longer fit the cache; texts of 25 words cost 3.5 ms alone and 2.9 in batches of 8. It keeps the memory arena small (the
 whole embedder takes 75 MB, with batches of 8 163), and a vector depends on its text alone, which it otherwise does not:
-int8 takes its scales from the whole batch.
+int8 takes its scales from the whole batch. Each run has one thread and two passages run at once: 132 chunks/s on two
+cores against 72 with both cores on one text, and a query takes 1.3 ms instead of 1.7.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -53,7 +56,7 @@ class Embedder:
     A query therefore never waits for running passages; it only shares the cores with the one that is being computed.
     """
 
-    def __init__(self, folder: ModelFolder, session: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, folder: ModelFolder, session: Any, tokenizer: Tokenizer, workers: int) -> None:
         self.identity = folder.identity
         self.dims = folder.dims
         self.max_tokens = folder.max_tokens
@@ -62,17 +65,22 @@ class Embedder:
         self._tokenizer = tokenizer
         self._inputs = tuple(entry.name for entry in session.get_inputs())
         self._output = _output_of(session)
+        self._workers = ThreadPoolExecutor(workers, "embed")
+        self._ahead = 2 * workers
 
     @classmethod
-    def load(cls, folder: ModelFolder, threads: int = 2) -> Embedder:
-        """Open the folder's files after checking their hashes, and run once. Raises ModelUnusable."""
+    def load(cls, folder: ModelFolder, workers: int = 2) -> Embedder:
+        """Open the folder's files after checking their hashes, and run once. `workers` passages are embedded at once.
+
+        Raises ModelUnusable.
+        """
         if damaged := damaged_files(folder):
             raise ModelUnusable(f"Files of the model {folder.name} are damaged: {', '.join(damaged)}.", REBUILD_HINT)
         try:
             tokenizer = Tokenizer.from_file(str(folder.tokenizer))
             tokenizer.no_padding()
             tokenizer.enable_truncation(folder.max_tokens)
-            embedder = cls(folder, _open_session(folder, threads), tokenizer)
+            embedder = cls(folder, _open_session(folder), tokenizer, workers)
             produced = len(embedder._infer("ready"))
         except Exception as error:  # both libraries raise private exception types
             reason = f"The model {folder.name} does not load ({type(error).__name__}: {error})."
@@ -100,12 +108,24 @@ class Embedder:
         return vectors
 
     def passages(self, texts: Iterable[str]) -> Iterator[Vector | EmbedFailed]:
-        """One unit vector or failure per text, in order, each computed when asked for: stop whenever you like."""
-        for index, text in enumerate(texts):
-            try:
-                yield self._embed(index, self._folder.passage_prefix + text)
-            except EmbedFailed as failure:
-                yield failure
+        """One unit vector or failure per text, in order, a few computed ahead: stop whenever you like."""
+        waiting: deque[Future[Vector | EmbedFailed]] = deque()
+        try:
+            for index, text in enumerate(texts):
+                waiting.append(self._workers.submit(self._embed_or_tell, index, self._folder.passage_prefix + text))
+                if len(waiting) > self._ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    def _embed_or_tell(self, index: int, text: str) -> Vector | EmbedFailed:
+        try:
+            return self._embed(index, text)
+        except EmbedFailed as failure:
+            return failure
 
     def familiarity(self, text: str) -> float:
         """How well the model's tokenizer knows the language of ``text``: 0 not at all, 1 as its own."""
@@ -138,7 +158,7 @@ class Embedder:
         return text[: self.max_tokens * MAX_CHARACTERS_PER_TOKEN]
 
 
-def _open_session(folder: ModelFolder, threads: int) -> Any:
+def _open_session(folder: ModelFolder) -> Any:
     """Options by measurement on two shared cores, default model, against their opposites.
 
     Without spinning: 42 ms of CPU a chunk instead of 58, a query in 3 ms instead of 11, nothing used while idle instead
@@ -147,7 +167,7 @@ def _open_session(folder: ModelFolder, threads: int) -> Any:
     """
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3

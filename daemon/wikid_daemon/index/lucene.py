@@ -46,6 +46,10 @@ class LexicalIndexDamaged(Exception):
     """Lucene cannot open or write the index in this folder; a rebuild from the catalog heals it."""
 
 
+class LexicalIndexBusy(Exception):
+    """Another process, or an indexer that is still closing, writes the index in this folder; it must not be touched."""
+
+
 @dataclass(frozen=True, slots=True)
 class LexicalChunk:
     """What Lucene sees of one chunk. `key` is the catalog's chunk number."""
@@ -213,11 +217,14 @@ class LexicalIndex:
     def _reading(self) -> Iterator[Any]:
         """Hold the current searcher, and keep other threads from the method objects that a search uses."""
         with _READING:
-            searcher = self._searchers.acquire()
             try:
-                yield searcher
-            finally:
-                self._searchers.release(searcher)
+                searcher = self._searchers.acquire()
+                try:
+                    yield searcher
+                finally:
+                    self._searchers.release(searcher)
+            except java_exception() as problem:
+                raise LexicalIndexDamaged(f"Lucene could not search: {_java_name(problem)}") from problem
 
     def _analysed(self, folded: str) -> dict[str, str]:
         """Each word that a search would look for, with a field that holds it."""
@@ -328,12 +335,15 @@ def type_term(kind: str) -> str:
 
 @contextmanager
 def _writing(doing: str) -> Iterator[None]:
-    """One writer at a time in this process; what Java throws becomes LexicalIndexDamaged."""
+    """One writer at a time in this process; what Java throws becomes LexicalIndexDamaged or LexicalIndexBusy."""
     with _WRITING:
         try:
             yield
         except java_exception() as problem:
-            raise LexicalIndexDamaged(f"Lucene could not {doing}: {_java_name(problem)}") from problem
+            name = _java_name(problem)
+            if name.endswith("LockObtainFailedException"):
+                raise LexicalIndexBusy("another wikid writes this index") from problem
+            raise LexicalIndexDamaged(f"Lucene could not {doing}: {name}") from problem
 
 
 def _rarity(frequency: int, total: int) -> float:

@@ -67,6 +67,9 @@ class Store:
             self._lexical = self._open_lexical()
         except JavaUnavailable as problem:
             self.java_missing = str(problem)
+        except BaseException:
+            self.catalog.close()
+            raise
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -82,13 +85,20 @@ class Store:
     def _open_lexical(self) -> LexicalIndex:
         folder = self._folder / "lucene"
         try:
-            lexical = LexicalIndex(folder)
-            self._feed(lexical)
+            return self._fed(folder)
         except LexicalIndexDamaged as problem:
             self.notes.append(("lexical_rebuilt", str(problem)))
             shutil.rmtree(folder)
-            lexical = LexicalIndex(folder)
+            return self._fed(folder)
+
+    def _fed(self, folder: Path) -> LexicalIndex:
+        lexical = LexicalIndex(folder)
+        try:
             self._feed(lexical)
+        except BaseException:
+            # else its lock would keep the next attempt out
+            lexical.close()
+            raise
         return lexical
 
     def _feed(self, lexical: LexicalIndex) -> None:
@@ -125,10 +135,12 @@ class Store:
 
     def close(self) -> None:
         """Commit what Lucene holds and let go of every file."""
-        if self._lexical is not None:
+        try:
             self.commit()
-            self._lexical.close()
-        self.catalog.close()
+        finally:
+            if self._lexical is not None:
+                self._lexical.close()
+            self.catalog.close()
 
     # -- writing: the indexer's thread ---------------------------------------------------------------------------------
 
@@ -159,10 +171,13 @@ class Store:
             # Lucene may hold half a batch that the catalog rolled back
             self._reopen_lexical()
             raise
-        if lexical is not None:
-            lexical.refresh()
-        self._chunks += len(added) - len(dropped)
-        self._publish_vectors(fresh, added, dropped)
+        try:
+            if lexical is not None:
+                self._show(lexical)
+        finally:
+            # the catalog has the batch, whatever became of Lucene
+            self._chunks += len(added) - len(dropped)
+            self._publish_vectors(fresh, added, dropped)
         return Applied(sum(new.summary is not None for new in pages), gone, generation)
 
     def touch(self, files: Sequence[tuple[str, Stamp]]) -> None:
@@ -207,8 +222,19 @@ class Store:
         """Make Lucene durable up to the catalog's generation and forget tombstones it no longer needs."""
         if self._lexical is None or self._lexical.cursor == self.catalog.generation:
             return
-        self._lexical.commit(self.catalog.generation)
+        try:
+            self._lexical.commit(self.catalog.generation)
+        except LexicalIndexDamaged:
+            self._reopen_lexical()
+            raise
         self.catalog.drop_tombstones(self.catalog.generation)
+
+    def _show(self, lexical: LexicalIndex) -> None:
+        try:
+            lexical.refresh()
+        except LexicalIndexDamaged:
+            # a writer that failed stays closed; a new one is fed what the catalog already has
+            self._reopen_lexical()
 
     def _reopen_lexical(self) -> None:
         if self._lexical is not None:

@@ -85,8 +85,11 @@ class Vectors:
         force: bool,
         progress: Callable[[str, float | None], None],
         cancelled: Callable[[], bool],
+        arrived: Callable[[], bool],
+        catch_up: Callable[[], None],
     ) -> Filled:
-        """Embed everything that has no vector, or everything at all with `force`."""
+        """Embed everything that has no vector, or everything at all with `force`; `catch_up` is called on the way, soon
+        after something has `arrived`."""
         encoder = self.adopt(store)
         if encoder is None:
             return Filled()
@@ -95,8 +98,9 @@ class Vectors:
             self._refused.clear()
         needing, total = store.missing, store.catalog.counts()[1]
         generated = 0
-        while not cancelled() and (made := self.fill(store, cancelled)):
+        while not cancelled() and (made := self.fill(store, lambda: cancelled() or arrived())):
             generated += made
+            catch_up()
             progress("embedding", 100.0 * (needing - store.missing) / max(needing, 1))
         return Filled(needing, generated, total - needing)
 

@@ -46,6 +46,7 @@ class Registry:
         self._entries: dict[Path, RegistryEntry] = {}
         self._faults: list[RegistryFault] = []
         self._damaged: bytes | None = None
+        self.loaded = False
 
     @property
     def faults(self) -> Sequence[RegistryFault]:
@@ -59,12 +60,14 @@ class Registry:
         except FileNotFoundError:
             data = b""
         except (OSError, files.NotReadable) as error:
-            reason = files.failure_reason(error)
-            raise RegistryUnreadable(f"{self._path} cannot be read: {reason}; no vault is loaded") from error
+            message = f"{self._path} cannot be read: {files.failure_reason(error)}; no vault is loaded"
+            self._faults = [RegistryFault(message)]
+            raise RegistryUnreadable(message) from error
         entries, faults = _decode(data) if data else ([], [])
         self._entries = {entry.path: entry for entry in entries}
         self._faults = [RegistryFault(message) for message in faults]
         self._damaged = data if faults else None
+        self.loaded = True
         return self.faults
 
     def list(self) -> tuple[RegistryEntry, ...]:
@@ -72,15 +75,25 @@ class Registry:
         return tuple(self._entries[path] for path in sorted(self._entries))
 
     def add(self, entry: RegistryEntry) -> None:
-        """Add an entry, or replace the one with the same path, and write the file."""
+        """Add an entry, or replace the one with the same path, and write the file. Raises RegistryUnreadable."""
+        self._load_once()
         self._write({**self._entries, entry.path: entry})
 
     def remove(self, path: Path) -> RegistryEntry | None:
-        """Forget the vault at ``path`` and write the file; the vault itself is not touched. None when not listed."""
+        """Forget the vault at ``path`` and write the file; the vault itself is not touched. None when not listed.
+
+        Raises RegistryUnreadable.
+        """
+        self._load_once()
         removed = self._entries.get(path)
         if removed is not None:
             self._write({key: entry for key, entry in self._entries.items() if key != path})
         return removed
+
+    def _load_once(self) -> None:
+        # a file that could not be read is not empty, and must not be overwritten as if it were
+        if not self.loaded:
+            self.load()
 
     def _write(self, entries: dict[Path, RegistryEntry]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
