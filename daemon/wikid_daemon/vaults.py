@@ -21,6 +21,7 @@ from wikid_daemon.vault.vault import LEGACY_MARKER, NEW_MARKER, Vault, VaultErro
 log = structlog.get_logger("vaults")
 
 REFRESH_SECONDS: Final = 5.0
+FIRST_SECONDS: Final = 5.0  # that a call waits, after the daemon's start, for vaults to be opened
 Layer = Literal["project", "personal", "registered"]
 REASONS: Final = {
     "registered": "the deepest registered folder that contains this one",
@@ -93,6 +94,8 @@ class Vaults:
         self._settings: dict[Path, _SettingsStamp] = {}
         self._settling: dict[Path, _SettingsStamp] = {}
         self._stop = threading.Event()
+        self._tried = threading.Event()
+        self._tried.set()
         self._thread = threading.Thread(target=self._run, name="vaults", daemon=True)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -101,6 +104,7 @@ class Vaults:
         """Know every registered vault, and open them in the background; one that cannot be opened is kept, told, and
         tried again, as are the settings of those that are open."""
         self._load()
+        self._tried.clear()
         self._thread.start()
 
     def close(self) -> None:
@@ -120,6 +124,7 @@ class Vaults:
                 self.refresh()
             except Exception:  # told in the log; the next round may do better
                 log.exception("vaults_not_refreshed")
+            self._tried.set()
             self._stop.wait(REFRESH_SECONDS)
 
     def _load(self) -> None:
@@ -138,7 +143,9 @@ class Vaults:
             self._load()
         for unopened in self.unopened():
             self._open_entry(unopened)
-        for indexer in self.all():
+        with self._lock:
+            indexers = list(self._open.values())
+        for indexer in indexers:
             self._reconsider(indexer)
 
     def _open_entry(self, known: Unopened) -> None:
@@ -205,8 +212,10 @@ class Vaults:
         vault = open_vault(path, name=name, state_home=self._state_home)
         with self._lock:
             present, known = self._open.get(vault.root), self._unopened.get(vault.root)
-            if name is None and (present is not None or known is not None):
-                vault = replace(vault, name=known.entry.name if present is None else present.vault.name)
+            if name is None and present is not None:
+                vault = replace(vault, name=present.vault.name)
+            elif name is None and known is not None:
+                vault = replace(vault, name=known.entry.name)
             self._registry.add(RegistryEntry(vault.root, vault.name, vault.vault_id))
             return present if present is not None and present.vault == vault else self._begin(vault)
 
@@ -216,6 +225,7 @@ class Vaults:
 
     def remove(self, wanted: str) -> Vault | RegistryEntry:
         """Stop serving a vault and forget it; its files stay. UnknownVault, AmbiguousVault, RegistryUnreadable."""
+        self._tried.wait(FIRST_SECONDS)
         with self._lock:
             entries = [
                 each.entry
@@ -238,6 +248,8 @@ class Vaults:
     # -- finding -------------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Indexer]:
+        """The open vaults, by path."""
+        self._tried.wait(FIRST_SECONDS)
         with self._lock:
             return [self._open[root] for root in sorted(self._open)]
 
@@ -256,6 +268,7 @@ class Vaults:
 
     def find(self, wanted: str) -> Indexer:
         """The vault with this id, name or path. UnknownVault, AmbiguousVault."""
+        self._tried.wait(FIRST_SECONDS)
         with self._lock:
             found = self._matching(wanted)
             if len(found) == 1:
@@ -279,6 +292,7 @@ class Vaults:
 
     def _serving(self, root: Path) -> Indexer | None:
         """The indexer of a vault that applies, opened for this daemon's life when nobody registered it."""
+        self._tried.wait(FIRST_SECONDS)
         with self._lock:
             present = self._open.get(root)
             if present is not None:

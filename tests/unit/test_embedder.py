@@ -151,7 +151,7 @@ class TestFailures:
         stream = Embedder(folder, session_of(run), tiny.tiny_tokenizer(), workers=1).passages(["cat"] * 100)
         next(stream)
         next(stream)
-        stream.close()
+        del stream
         assert len(seen) <= 2 + 2
 
 
