@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -67,17 +67,16 @@ def merge(searched: Sequence[Searched]) -> list[Ranked]:
 
 def _deduplicated(ranked: Sequence[Ranked], searched: Sequence[Searched]) -> list[Ranked]:
     """Project pages win over personal ones with their id; equal content is shown once (vault format §11.33)."""
-    project_ids = {
-        page_id
-        for each in ranked
-        if searched[each.key[0]].applied.layer == "project"
-        and not (page_id := each.candidate.found.page.page_id).startswith(NEVER_DEDUPED)
-    }
+    project = [each.candidate.found.page for each in ranked if searched[each.key[0]].applied.layer == "project"]
+    project_ids = {page.page_id for page in project if not page.page_id.startswith(NEVER_DEDUPED)}
+    project_hashes = {page.content_hash for page in project}
     hashes: set[str] = set()
     kept = []
     for each in ranked:
         page = each.candidate.found.page
-        hidden = searched[each.key[0]].applied.layer == "personal" and page.page_id in project_ids
+        hidden = searched[each.key[0]].applied.layer == "personal" and (
+            page.page_id in project_ids or page.content_hash in project_hashes
+        )
         if hidden or page.content_hash in hashes:
             continue
         hashes.add(page.content_hash)
@@ -98,20 +97,28 @@ class Assembly:
         self._pages: dict[Key, StoredPage] = {each.key: each.candidate.found.page for each in ranked}
 
     def bundles(self, limit: int) -> tuple[r.Bundle, ...]:
-        evidence: dict[Key, list[Related]] = {}
-        conflicts: dict[Key, list[Related]] = {}
+        evidence: dict[Key, dict[Related, None]] = {}
+        conflicts: dict[Key, dict[Related, None]] = {}
         links: set[tuple[Key, Key]] = set()
         for place in range(len(self._searched)):
             self._relate(place, evidence, conflicts, links)
         grouped = group(
             list(self._ranked),
             is_card=self._is_card,
-            evidence_of=evidence,
-            conflicts_of=conflicts,
+            evidence_of={key: list(found) for key, found in evidence.items()},
+            conflicts_of={key: list(found) for key, found in conflicts.items()},
             linked=lambda a, b: (a, b) in links or (b, a) in links,
             limit=limit,
         )
+        self._load({each.key for bundle in grouped for each in (*bundle.evidence, *bundle.conflicts)})
         return tuple(self._bundle(each, rank) for rank, each in enumerate(grouped, 1))
+
+    def _load(self, wanted: Collection[Key]) -> None:
+        """Pages that a relation brought in; only those that are shown, since a page may have thousands of relations."""
+        for place, vault in enumerate(self._searched):
+            missing = [number for where, number in wanted if where == place and (place, number) not in self._pages]
+            for number, page in vault.store.catalog.pages(missing).items():
+                self._pages[place, number] = page
 
     def _is_card(self, key: Key) -> bool:
         return self._pages[key].summary.role == "canonical"
@@ -119,8 +126,8 @@ class Assembly:
     def _relate(
         self,
         place: int,
-        evidence: dict[Key, list[Related]],
-        conflicts: dict[Key, list[Related]],
+        evidence: dict[Key, dict[Related, None]],
+        conflicts: dict[Key, dict[Related, None]],
         links: set[tuple[Key, Key]],
     ) -> None:
         """One typed hop from every page of this vault in the ranking, both ways, and the untyped links among them."""
@@ -143,13 +150,8 @@ class Assembly:
                     continue
                 for labels, into in ((EVIDENCE_LABELS, evidence), (CONFLICT_LABELS, conflicts)):
                     label = labels.get((link.relation, leaves))
-                    related = None if label is None else Related(far, label, link.scope)
-                    if related is not None and related not in into.setdefault(seed, []):
-                        into[seed].append(related)
-        wanted = {each.key for lists in (*evidence.values(), *conflicts.values()) for each in lists}
-        missing = [number for where, number in wanted if where == place and (place, number) not in self._pages]
-        for number, page in catalog.pages(missing).items():
-            self._pages[place, number] = page
+                    if label is not None:
+                        into.setdefault(seed, {})[Related(far, label, link.scope)] = None
 
     def _bundle(self, grouped: Grouped, rank: int) -> r.Bundle:
         return r.Bundle(

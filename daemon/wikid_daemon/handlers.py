@@ -11,8 +11,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
+import structlog
+
 from wikid_daemon import health, pages
 from wikid_daemon.calls import CallContext
+from wikid_daemon.index.catalog import CatalogError
+from wikid_daemon.index.lucene import LexicalIndexDamaged
 from wikid_daemon.indexer import Indexer, Reindexed
 from wikid_daemon.models.failures import ModelBuildFailed
 from wikid_daemon.recall import Recaller
@@ -26,6 +30,8 @@ from wikid_protocol import methods as m
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import Method
+
+log = structlog.get_logger("handlers")
 
 T = TypeVar("T")
 Handler = Callable[[Any, CallContext], Awaitable[object]]
@@ -323,6 +329,10 @@ def _translated(work: Callable[[], T]) -> T:
     except ModelBuildFailed as problem:
         kind = "cancelled" if problem.kind == "cancelled" else "model_unavailable"
         raise RequestRefused(kind, problem.reason, hint=problem.hint) from None
+    except (CatalogError, LexicalIndexDamaged) as problem:
+        log.warning("index_not_readable", kind=type(problem).__name__)
+        message = "an index was closed, or repaired, while it was read"
+        raise RequestRefused("vault_unavailable", message, hint="ask again, or look at: wikid status") from None
     except Cancelled:
         raise RequestRefused("cancelled", "the call was cancelled, or the daemon is stopping") from None
     except TimeoutError:

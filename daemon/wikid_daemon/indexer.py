@@ -245,7 +245,8 @@ class Indexer:
         except BaseException:
             store.close()
             raise
-        self.state.state, self.state.reason = "indexing", ""
+        if self.state.state == "failed":
+            self.state.state, self.state.reason = "indexing", ""
         self.store = store
         self._on_published(self)
         self._watcher.start()

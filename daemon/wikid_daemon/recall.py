@@ -16,11 +16,12 @@ from wikid_daemon.assembly import Assembly, Searched, merge
 from wikid_daemon.core import query as q
 from wikid_daemon.core import ranking
 from wikid_daemon.core.confidence import AUTOMATIC_FLOOR, EXPLICIT_FLOOR
+from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.explanation import explain
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.encoders import EmbedFailed
 from wikid_daemon.index.store import Store
-from wikid_daemon.retrieval import Candidate, Question, retrieve
+from wikid_daemon.retrieval import Question, retrieve
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
@@ -30,7 +31,7 @@ MODES: Final[tuple[r.Mode, ...]] = ("lexical", "hybrid", "adaptive", "quality")
 DEFAULT_MODE: Final[r.Mode] = "hybrid"
 MAX_RESULTS: Final = 10
 AUTOMATIC_BUNDLES: Final = 3
-KEEP_EXTRA: Final = 5
+KEEP_EXTRA: Final = 2
 # what embedding the query may take; with less than this left the words answer alone
 HYBRID_MS: Final = 20.0
 
@@ -138,9 +139,11 @@ class Recaller:
         floor: float,
     ) -> list[Searched]:
         searched = []
+        # before the cut, or pages of other dates would take the places of those that are asked for
+        admits = None if params.since is None and params.until is None else lambda page: _in_period(page, params)
         for applied, store in asked:
-            candidates, terms = retrieve(store, question, limit * 2 + KEEP_EXTRA)
-            passed = [each for each in candidates if each.confidence >= floor and _in_period(each, params)]
+            candidates, terms = retrieve(store, question, limit * 2 + KEEP_EXTRA, admits)
+            passed = [each for each in candidates if each.confidence >= floor]
             searched.append(Searched(applied, store, candidates, passed, terms))
         return searched
 
@@ -206,10 +209,7 @@ def _searched(applied: Applied) -> r.SearchedVault:
     )
 
 
-def _in_period(candidate: Candidate, params: RecallParams) -> bool:
-    if params.since is None and params.until is None:
-        return True
-    summary = candidate.found.page.summary
+def _in_period(summary: PageSummary, params: RecallParams) -> bool:
     date = summary.updated or summary.created
     day = None if date is None else _day(date[:10])
     if day is None:

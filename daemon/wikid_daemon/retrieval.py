@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -12,6 +12,7 @@ from wikid_daemon.core import query as q
 from wikid_daemon.core.confidence import IDENTITY_CONFIDENCE, LITERAL_CONFIDENCE, Signals, confidence
 from wikid_daemon.core.query import Identity, Terms
 from wikid_daemon.core.ranking import CANDIDATES, Fused, best_per_page, fuse
+from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.index.catalog_rows import page_of
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.store import Found, Store
@@ -50,8 +51,11 @@ class Question:
         return q.literally(self.text)
 
 
-def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidate], Terms]:
-    """The best `keep` pages of one vault, best first, and the query's terms as this vault weighs them."""
+def retrieve(
+    store: Store, question: Question, keep: int, admits: Callable[[PageSummary], bool] | None = None
+) -> tuple[list[Candidate], Terms]:
+    """The best `keep` pages of one vault that `admits` lets in, best first, and the query's terms as this vault weighs
+    them."""
     wanted = int(CANDIDATES * CHUNKS_PER_PAGE)
     lexical = [(hit.key, hit.score) for hit in store.lexical(question.text, wanted, question.types)]
     vector = question.vector
@@ -63,17 +67,26 @@ def retrieve(store: Store, question: Question, keep: int) -> tuple[list[Candidat
         question.dense_share if vector is not None else 0.0,
     )
     terms = Terms(store.terms(q.content_words(question.text)))
-    return _candidates(store, question, fused, terms, keep), terms
+    return _candidates(store, question, fused, terms, keep, admits), terms
 
 
-def _candidates(store: Store, question: Question, fused: Sequence[Fused], terms: Terms, keep: int) -> list[Candidate]:
+def _candidates(
+    store: Store,
+    question: Question,
+    fused: Sequence[Fused],
+    terms: Terms,
+    keep: int,
+    admits: Callable[[PageSummary], bool] | None,
+) -> list[Candidate]:
     types = {each.strip().lower() for each in question.types}
     # only the dense list can hold a page of another type
-    found = store.load([each.chunk for each in (fused if types else fused[:keep])])
+    found = store.load([each.chunk for each in (fused if types or admits else fused[:keep])])
     candidates: list[Candidate] = []
     for each in fused:
         at = found.get(each.chunk)
-        if at is not None and (not types or at.page.summary.type.strip().lower() in types):
+        if at is None or (types and at.page.summary.type.strip().lower() not in types):
+            continue
+        if admits is None or admits(at.page.summary):
             candidates.append(_candidate(question, each, at, terms, len(candidates) + 1))
         if len(candidates) == keep:
             break

@@ -90,6 +90,25 @@ class Updater:
         self._known = store.catalog.known_files()
         self._by_fold = {names.folded(path): path for path in self._known}
         self._retries: dict[str, tuple[float, int]] = {}
+        self._mend_mirror()
+
+    def _mend_mirror(self) -> None:
+        """After a crash the mirror's manifest is behind the catalog: pages it lacks are read again, others go."""
+        served, records = self._store.catalog.served(), self._mirror.records
+        lacking = {
+            page_id
+            for page_id, (_, digest) in served.items()
+            if (record := records.get(page_id)) is None or record.content_hash != digest
+        }
+        extra = [page_id for page_id in records if page_id not in served]
+        # without a catalog every page is read again anyway
+        if not served or not (lacking or extra):
+            return
+        for page_id in extra:
+            self._mirror.remove(page_id)
+        for page_id in lacking | (self._mirror.sweep() & served.keys()):
+            path = served[page_id][0]
+            self._known[path] = Known(self._known[path].stamp.distrusted(), "")
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

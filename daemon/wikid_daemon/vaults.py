@@ -16,7 +16,17 @@ from wikid_daemon.indexer import Indexer
 from wikid_daemon.vault.registry import Registry, RegistryEntry, RegistryUnreadable
 from wikid_daemon.vault.resolve import Resolution, personal_root, resolve
 from wikid_daemon.vault.state import machine_id
-from wikid_daemon.vault.vault import LEGACY_MARKER, NEW_MARKER, Vault, VaultError, init_vault, marker_of, open_vault
+from wikid_daemon.vault.vault import (
+    LEGACY_MARKER,
+    NEW_MARKER,
+    Vault,
+    VaultError,
+    VaultMissing,
+    absent_vault,
+    init_vault,
+    marker_of,
+    open_vault,
+)
 
 log = structlog.get_logger("vaults")
 
@@ -151,7 +161,7 @@ class Vaults:
     def _open_entry(self, known: Unopened) -> None:
         entry = known.entry
         try:
-            vault = open_vault(entry.path, name=entry.name, state_home=self._state_home)
+            vault = self._opened(entry)
             with self._lock:
                 if entry.path in self._unopened:
                     if vault.root not in self._open:
@@ -163,6 +173,15 @@ class Vaults:
             with self._lock:
                 if entry.path in self._unopened:
                     self._unopened[entry.path] = Unopened(entry, str(problem))
+
+    def _opened(self, entry: RegistryEntry) -> Vault:
+        try:
+            return open_vault(entry.path, name=entry.name, state_home=self._state_home)
+        except VaultMissing:
+            absent = absent_vault(entry.path, name=entry.name, vault_id=entry.vault_id, state_home=self._state_home)
+            if absent is None:
+                raise
+            return absent
 
     def _reconsider(self, indexer: Indexer) -> None:
         """Open the vault anew where its config, its root index or its marker is another now, and has settled."""

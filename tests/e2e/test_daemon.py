@@ -585,8 +585,8 @@ def test_a_root_that_is_away_at_start_is_told_and_served_when_it_returns(daemon:
     daemon.stop()
     root.rename(away)
     daemon.start()
-    status = until(lambda: next(iter(daemon.client.status().vaults), None), "the vault being told")
-    assert status.state == "unavailable"
+    until(lambda: [each.state for each in daemon.client.status().vaults] == ["unavailable"], "the vault being told")
+    until(lambda: daemon.client.recall("tok03zebra", vault="notes", mode="lexical").bundles, "its index being open")
     answer = daemon.client.recall("tok03zebra", vault="notes", mode="lexical")
     assert answer.stale
     assert [bundle.card.page_id for bundle in answer.bundles if bundle.card] == ["n03"]

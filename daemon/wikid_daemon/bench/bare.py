@@ -136,10 +136,10 @@ def size(feed: Mapping[str, Any]) -> int:
     return len(feed["input_ids"])
 
 
-def wikid_options() -> tuple[onnxruntime.SessionOptions, tuple[str, ...]]:
-    """The session options that wikid runs with, and the optimizers it leaves out."""
+def wikid_options(threads: int) -> tuple[onnxruntime.SessionOptions, tuple[str, ...]]:
+    """The session options that wikid runs with, on so many threads, and the optimizers it leaves out."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options, ("SkipLayerNormFusion",)

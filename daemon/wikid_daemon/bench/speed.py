@@ -197,8 +197,7 @@ def _starts(ground: Ground, query: str, say: Say) -> list[Figure]:
 
 
 def _recall_figures(mode: Mode, times: RecallTimes, engines: dict[str, Any]) -> list[Figure]:
-    used = {name: each for name, each in engines.items() if mode == "hybrid" or name == "lucene"}
-    bare_cpu = sum(each["cpu_ms"] for each in used.values())
+    bare_cpu = engines[mode]["cpu_ms"]
     beyond = None if times.daemon_cpu_ms is None else times.daemon_cpu_ms - bare_cpu
     latency, cpu = {"lexical": (5, 3), "hybrid": (25, 4)}[mode]
     return [
@@ -208,7 +207,7 @@ def _recall_figures(mode: Mode, times: RecallTimes, engines: dict[str, Any]) -> 
             beyond,
             "ms",
             cpu,
-            detail={"engines": used, "engines_cpu_ms": bare_cpu, "daemon_cpu_ms": times.daemon_cpu_ms},
+            detail={"engines": engines[mode], "daemon_cpu_ms": times.daemon_cpu_ms},
         ),
     ]
 

