@@ -113,7 +113,7 @@ def judge(question: Question, found: Found, terms: Terms, cosine: float | None) 
     named = q.identity(question.name, found.page.page_id, summary)
     # a language that the embedder does not know says nothing through its cosine
     known = cosine if question.dense_share > 0 else None
-    believed = confidence(Signals(coverage, known, terms.mass))
+    believed = confidence(Signals(coverage if len(terms) else None, known, terms.mass))
     if named is not None:
         believed = max(believed, IDENTITY_CONFIDENCE)
     elif believed < LITERAL_CONFIDENCE and question.literally.search(q.compatible(whole)):
