@@ -111,7 +111,20 @@ class Assembly:
             limit=limit,
         )
         self._load({each.key for bundle in grouped for each in (*bundle.evidence, *bundle.conflicts)})
+        self._drop_copies(grouped)
         return tuple(self._bundle(each, rank) for rank, each in enumerate(grouped, 1))
+
+    def _drop_copies(self, grouped: Sequence[Grouped]) -> None:
+        """A relation must not bring back the copy of a page that stands in the answer (vault format §11.33)."""
+        own = [key for bundle in grouped for key in (bundle.card, *(each.key for each in bundle.evidence))]
+        hashes = {self._pages[key].content_hash for key in own if key is not None and key in self._ranked}
+        for bundle in grouped:
+            bundle.evidence = [
+                each
+                for each in bundle.evidence
+                if each.key in self._ranked
+                or (each.key in self._pages and self._pages[each.key].content_hash not in hashes)
+            ]
 
     def _load(self, wanted: Collection[Key]) -> None:
         """Pages that a relation brought in; only those that are shown, since a page may have thousands of relations."""
@@ -157,9 +170,7 @@ class Assembly:
         return r.Bundle(
             card=None if grouped.card is None else self._item(grouped.card, rank),
             evidence=tuple(
-                self._item(each.key, rank, None if grouped.card is None else each)
-                for each in grouped.evidence
-                if each.key in self._pages
+                self._item(each.key, rank, None if grouped.card is None else each) for each in grouped.evidence
             ),
             conflicts=tuple(self._item(each.key, rank, each) for each in grouped.conflicts if each.key in self._pages),
         )

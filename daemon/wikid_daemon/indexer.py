@@ -102,6 +102,10 @@ class Indexer:
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECONDS)
 
+    def join(self, seconds: float) -> None:
+        """Wait at most so long for its end."""
+        self._thread.join(seconds)
+
     @property
     def closing(self) -> bool:
         """Whether it was told to stop and still holds its files."""
@@ -218,9 +222,9 @@ class Indexer:
 
     def _wait_for_predecessor(self) -> None:
         after, self._after = self._after, None
-        while after is not None and after.closing and not self._stopping:
-            with self._wake:
-                self._wake.wait(PREDECESSOR_SECONDS)
+        # also when told to stop meanwhile, since the next one waits for this one alone
+        while after is not None and after.closing:
+            after.join(PREDECESSOR_SECONDS)
 
     def _try_to_open(self) -> None:
         """Open, or say why not, refuse what is asked meanwhile, and rest."""

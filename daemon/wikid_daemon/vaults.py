@@ -100,6 +100,7 @@ class Vaults:
         self._lock = threading.RLock()
         self._open: dict[Path, Indexer] = {}
         self._unopened: dict[Path, Unopened] = {}
+        self._listed = False
         self._closing: dict[Path, Indexer] = {}
         self._settings: dict[Path, _SettingsStamp] = {}
         self._settling: dict[Path, _SettingsStamp] = {}
@@ -144,12 +145,13 @@ class Vaults:
             log.error("registry_unreadable", kind=type(problem.__cause__).__name__)
             return
         with self._lock:
+            self._listed = True
             for entry in self._registry.list():
                 self._unopened[entry.path] = Unopened(entry, "it is still being opened")
 
     def refresh(self) -> None:
         """Try again what could not be opened, and take over what the settings of open vaults have become."""
-        if not self._registry.loaded:
+        if not self._listed:
             self._load()
         for unopened in self.unopened():
             self._open_entry(unopened)
@@ -221,7 +223,8 @@ class Vaults:
     def _retire(self, indexer: Indexer) -> None:
         indexer.stop()
         del self._open[indexer.vault.root]
-        self._closing[indexer.vault.root] = indexer
+        if indexer.closing:  # one that never ran must not hide another that still closes
+            self._closing[indexer.vault.root] = indexer
 
     # -- changing ------------------------------------------------------------------------------------------------------
 

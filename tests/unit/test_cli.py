@@ -376,7 +376,7 @@ def test_a_handed_over_command_without_a_daemon_installed_says_how_to_install_it
     monkeypatch.setattr(launch, "find_spec", lambda _: None)
     code, _, err = run(capsys, "demo")
     assert code == 3
-    assert "pip install" in err
+    assert "README" in err
 
 
 def process(daemon: FakeDaemon, *words: str, **env: str) -> subprocess.CompletedProcess[bytes]:

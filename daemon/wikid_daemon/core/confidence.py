@@ -51,7 +51,8 @@ def confidence(signals: Signals) -> float:
         weights = LEXICAL
     elif signals.coverage is None:
         weights = DENSE
-    z = weights.bias + weights.coverage * (signals.coverage or 0.0) + weights.terms * min(signals.terms / ENOUGH_TERMS, 1.0)
+    said = min(signals.terms / ENOUGH_TERMS, 1.0)
+    z = weights.bias + weights.coverage * (signals.coverage or 0.0) + weights.terms * said
     if signals.cosine is not None:
         z += weights.cosine * min(max(signals.cosine, 0.0), ENOUGH_COSINE)
     return 1.0 / (1.0 + math.exp(-z))

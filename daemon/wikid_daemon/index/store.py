@@ -6,7 +6,6 @@ number that the catalog does not know yet. Lucene commits lag behind: what its c
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from wikid_daemon.index.lucene import LUCENE, LexicalChunk, LexicalHit, LexicalI
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 
 WARM_QUERY: Final = "warm up a_b.c 1.0"
-_WORD: Final = re.compile(r"\w+")
 LOAD_VECTORS: Final = 4_096  # at a time, so that loading takes little more than FAISS keeps
 
 
@@ -285,10 +283,7 @@ class Store:
         return [] if self._lexical is None else self._lexical.search(text, limit, types)
 
     def terms(self, text: str) -> list[tuple[str, float]]:
-        if self._lexical is None:
-            # without Java no word is rarer than another, but a query of several is still worth more than one of none
-            return [(word, 1.0) for word in dict.fromkeys(_WORD.findall(text.lower()))]
-        return self._lexical.terms(text)
+        return [] if self._lexical is None else self._lexical.terms(text)
 
     def dense(self, vector: Vectors, limit: int) -> list[DenseHit]:
         return [] if self._dense is None else self._dense.search(vector, limit)

@@ -46,7 +46,7 @@ class Registry:
         self._entries: dict[Path, RegistryEntry] = {}
         self._faults: list[RegistryFault] = []
         self._damaged: bytes | None = None
-        self.loaded = False
+        self._loaded = False
 
     @property
     def faults(self) -> Sequence[RegistryFault]:
@@ -67,7 +67,7 @@ class Registry:
         self._entries = {entry.path: entry for entry in entries}
         self._faults = [RegistryFault(message) for message in faults]
         self._damaged = data if faults else None
-        self.loaded = True
+        self._loaded = True
         return self.faults
 
     def list(self) -> tuple[RegistryEntry, ...]:
@@ -92,7 +92,7 @@ class Registry:
 
     def _load_once(self) -> None:
         # a file that could not be read is not empty, and must not be overwritten as if it were
-        if not self.loaded:
+        if not self._loaded:
             self.load()
 
     def _write(self, entries: dict[Path, RegistryEntry]) -> None:

@@ -1,0 +1,424 @@
+"""Trouble around an index: it cannot be opened, a crash, folders and settings that change, names that clash."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from builders import Clock, FakeEmbedder, base_notes, numbered_note, page, until, write
+from wikid_daemon import indexer as indexer_module
+from wikid_daemon import updater as updater_module
+from wikid_daemon.index import jvm
+from wikid_daemon.index.catalog import Catalog, CatalogError
+from wikid_daemon.index.lucene import LexicalIndex, LexicalIndexBusy, LexicalIndexDamaged
+from wikid_daemon.index.pages import new_page
+from wikid_daemon.index.store import Store
+from wikid_daemon.indexer import Indexer
+from wikid_daemon.recall import Model, Recaller
+from wikid_daemon.updater import Cancelled
+from wikid_daemon.vault.registry import Registry, RegistryEntry, RegistryUnreadable
+from wikid_daemon.vault.state import machine_id
+from wikid_daemon.vault.vault import Vault, init_vault, open_vault, path_vault_id
+from wikid_daemon.vaults import AmbiguousVault, Applied, Vaults
+from wikid_protocol.methods import RecallParams
+
+FAKE = FakeEmbedder()
+
+
+def found(store: Store | None, query: str) -> list[str]:
+    assert store is not None
+    chunks = [hit.key for hit in store.lexical(query, 10)]
+    loaded = store.load(chunks)
+    return [loaded[key].page.page_id for key in chunks if key in loaded]
+
+
+# -- opening -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    base_notes(tmp_path / "notes", 3)
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Indexer]]:
+    running: list[Indexer] = []
+
+    def made(root: Path, encoder: FakeEmbedder | None = None) -> Indexer:
+        home = tmp_path / "state"
+        vault = open_vault(root, name=None, state_home=home)
+        running.append(Indexer(vault, machine_id(home), lambda: encoder, lambda _: None, jvm.detach))
+        return running[-1]
+
+    yield made
+    for indexer in running:
+        indexer.close()
+
+
+def current(indexer: Indexer) -> Path:
+    return indexer.vault.state / "current"
+
+
+def test_an_index_that_another_process_writes_is_left_alone(make: Callable[..., Indexer], notes: Path) -> None:
+    indexer = make(notes)
+    indexer.start()
+    indexer.sync(30)
+    assert indexer.store is not None
+    indexer.store.commit()
+    with pytest.raises(LexicalIndexBusy):
+        Store(current(indexer))
+    assert found(indexer.store, "tok01zebra") == ["n01"]
+    write(notes, "more.md", "# More\n\ntokmore\n")
+    indexer.sync(30)
+    assert found(indexer.store, "tokmore") == ["more"]
+
+
+def test_a_catalog_that_cannot_be_opened_now_keeps_its_vectors(
+    make: Callable[..., Indexer], notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeEmbedder()
+    indexer = make(notes, fake)
+    indexer.start()
+    until(lambda: len(fake.embedded) == 3 and indexer.embedding_pending == 0, "three vectors")
+    indexer.close()
+
+    def full(_catalog: Catalog) -> None:
+        raise apsw.FullError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "_prepare", full)
+        with pytest.raises(CatalogError):
+            Store(current(indexer))
+    again = make(notes, fake)
+    again.start()
+    again.sync(30)
+    until(lambda: again.store is not None and again.store.embedded == 3, "the vectors being loaded")
+    assert len(fake.embedded) == 3
+
+
+def test_opening_is_tried_again_after_trouble(
+    make: Callable[..., Indexer], notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[Path] = []
+
+    def store(folder: Path) -> Store:
+        tries.append(folder)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "full")
+        return Store(folder)
+
+    monkeypatch.setattr(indexer_module, "Store", store)
+    monkeypatch.setattr(indexer_module, "TROUBLE_SECONDS", 0.01)
+    indexer = make(notes)
+    indexer.start()
+    until(lambda: indexer.state.state == "ready", "the index being open")
+    assert found(indexer.store, "tok02zebra") == ["n02"]
+
+
+def test_the_mirror_is_mended_after_a_crash(make: Callable[..., Indexer], notes: Path) -> None:
+    first = make(notes)
+    first.start()
+    first.sync(30)
+    first.close()
+    manifest = first.vault.state / "manifest.json"
+    behind = manifest.read_bytes()
+    (notes / "n01.md").unlink()
+    write(notes, "n02.md", "# Two\n\ntoktwo\n")
+    write(notes, "n04.md", numbered_note(4))
+    second = make(notes)
+    second.start()
+    second.sync(30)
+    second.close()
+    manifest.write_bytes(behind)
+    third = make(notes)
+    third.start()
+    third.sync(30)
+    third.close()
+    documents = json.loads(manifest.read_bytes())["documents"]
+    assert sorted(each["pageId"] for each in documents.values()) == ["n02", "n03", "n04"]
+    copies = sorted(path.stem for path in (third.vault.state / "documents").rglob("*.md"))
+    assert copies == ["n02", "n03", "n04"]
+
+
+# -- working -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_that_cannot_be_parsed_stops_no_other(
+    make: Callable[..., Indexer], notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = new_page
+
+    def parse(path: str, *rest: Any, **options: Any) -> Any:
+        if path == "n02.md":
+            raise RecursionError
+        return real(path, *rest, **options)
+
+    monkeypatch.setattr(updater_module, "new_page", parse)
+    indexer = make(notes)
+    indexer.start()
+    indexer.sync(30)
+    assert indexer.state.failed == {"n02.md": "not_parsed_RecursionError"}
+    assert [found(indexer.store, f"tok0{n}zebra") for n in (1, 2, 3)] == [["n01"], [], ["n03"]]
+
+
+def test_after_a_failed_refresh_words_and_vectors_are_those_of_the_catalog(
+    make: Callable[..., Indexer], notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeEmbedder()
+    indexer = make(notes, fake)
+    indexer.start()
+    until(lambda: len(fake.embedded) == 3 and indexer.embedding_pending == 0, "three vectors")
+    real, failures = LexicalIndex.refresh, [LexicalIndexDamaged("no room")]
+
+    def refresh(self: LexicalIndex) -> None:
+        if failures:
+            raise failures.pop()
+        real(self)
+
+    monkeypatch.setattr(LexicalIndex, "refresh", refresh)
+    write(notes, "n01.md", "# One\n\ntokanew\n")
+    indexer.sync(30)
+    until(lambda: indexer.embedding_pending == 0, "nothing pending")
+    assert not failures
+    assert indexer.store is not None
+    assert (found(indexer.store, "tokanew"), found(indexer.store, "tok01zebra")) == (["n01"], [])
+    assert indexer.store.embedded == indexer.store.catalog.counts()[1] == 3
+
+
+class Hooked(FakeEmbedder):
+    """An embedder that calls `hook` after each passage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hook: Callable[[], None] = lambda: None
+
+    def passages(self, texts: Iterable[str]) -> Iterator[Any]:
+        for each in super().passages(texts):
+            self.hook()
+            yield each
+
+
+def reindex(indexer: Indexer, progress: Callable[[str, float | None], None] = lambda _words, _share: None) -> None:
+    indexer.reindex(
+        everything=False, lexical=False, vectors=True, force=True, progress=progress, cancelled=lambda: False
+    )
+
+
+def test_a_note_saved_while_all_is_embedded_anew_is_searchable_before_that_ends(
+    make: Callable[..., Indexer], notes: Path
+) -> None:
+    fake = Hooked()
+    indexer = make(notes, fake)
+    indexer.start()
+    until(lambda: len(fake.embedded) == 3 and indexer.embedding_pending == 0, "three vectors")
+
+    def save() -> None:
+        fake.hook = lambda: None
+        write(notes, "late.md", "# Late\n\ntoklate\n")
+        indexer.notice({"late.md"})
+
+    seen: list[tuple[list[str], int]] = []
+    fake.hook = save
+    reindex(indexer, lambda _words, _share: seen.append((found(indexer.store, "toklate"), indexer.embedding_pending)))
+    assert any(pages == ["late"] and pending for pages, pending in seen)
+
+
+def test_closing_ends_a_reindex(make: Callable[..., Indexer], notes: Path) -> None:
+    fake = Hooked()
+    indexer = make(notes, fake)
+    indexer.start()
+    until(lambda: len(fake.embedded) == 3 and indexer.embedding_pending == 0, "three vectors")
+    fake.embedded.clear()
+    fake.hook = indexer.stop
+    with pytest.raises(Cancelled):
+        reindex(indexer)
+    indexer.close()
+    assert not indexer.closing
+    assert len(fake.embedded) < 3
+
+
+# -- the vaults of a daemon --------------------------------------------------------------------------------------------
+
+
+class Daemon:
+    """The vaults of a daemon whose refreshing a test does itself."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.registry_file = home, home / "config" / "vaults.json"
+        self.registry = Registry(self.registry_file)
+
+        def indexer(vault: Vault, machine: str) -> Indexer:
+            return Indexer(vault, machine, lambda: None, lambda _: None, jvm.detach)
+
+        environment = {"HOME": str(home / "user")}
+        self.vaults = Vaults(self.registry, home / "state", indexer, environment)
+
+    def register(self, root: Path, name: str) -> None:
+        self.registry.add(RegistryEntry(root, name, path_vault_id(root)))
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    made = Daemon(tmp_path)
+    yield made
+    made.vaults.close()
+
+
+def test_a_folder_that_was_away_at_start_is_opened_when_it_is_there(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.register(tmp_path / "notes", "mine")
+    daemon.vaults.start()
+    until(lambda: [each.entry.name for each in daemon.vaults.unopened()] == ["mine"], "the vault being told")
+    base_notes(tmp_path / "notes", 1)
+    daemon.vaults.refresh()
+    indexer = daemon.vaults.find("mine")
+    indexer.sync(30)
+    assert found(indexer.store, "tok01zebra") == ["n01"]
+    assert daemon.vaults.unopened() == []
+
+
+def test_a_vault_whose_config_is_repaired_is_served_again(daemon: Daemon, tmp_path: Path) -> None:
+    root = init_vault(tmp_path / "wiki", "things", "personal")
+    write(root, ".llm-wiki/wiki/concepts/a.md", page("tokalpha", title="A"))
+    config = root / ".llm-wiki" / "config.json"
+    good = config.read_bytes()
+    config.write_text("{ not json")
+    assert daemon.vaults.add(root, "w").vault.blocked is not None
+    config.write_bytes(good)
+    for _ in range(2):  # once to see it, once to know that it has settled
+        daemon.vaults.refresh()
+    indexer = daemon.vaults.find("w")
+    assert indexer.vault.blocked is None
+    indexer.sync(30)
+    assert found(indexer.store, "tokalpha") == ["concepts/a"]
+    daemon.vaults.refresh()
+    assert daemon.vaults.find("w") is indexer
+    config.write_text("{ not json")
+    for _ in range(2):
+        daemon.vaults.refresh()
+    assert daemon.vaults.find("w").vault.blocked is not None
+    config.write_bytes(good)
+    assert daemon.vaults.add(root, None).vault.blocked is None
+
+
+def test_another_name_opens_the_index_once_the_old_indexer_let_go(daemon: Daemon, notes: Path) -> None:
+    before = daemon.vaults.add(notes, "old")
+    before.sync(30)
+    after = daemon.vaults.add(notes, "new")
+    after.sync(30)
+    assert after.state.state == "ready"
+    assert found(after.store, "tok03zebra") == ["n03"]
+    assert [each.vault.name for each in daemon.vaults.all()] == ["new"]
+
+
+def test_a_name_that_two_vaults_have_is_never_guessed(daemon: Daemon, tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        base_notes(tmp_path / place / "notes", 1)
+        daemon.vaults.add(tmp_path / place / "notes", None)
+    for act in (daemon.vaults.find, daemon.vaults.remove):
+        with pytest.raises(AmbiguousVault) as refused:
+            act("notes")
+        assert refused.value.paths == (str(tmp_path / "a" / "notes"), str(tmp_path / "b" / "notes"))
+    daemon.vaults.remove(str(tmp_path / "b" / "notes"))
+    assert daemon.vaults.find("notes").vault.root == tmp_path / "a" / "notes"
+
+
+def test_a_registry_that_could_not_be_read_is_told_and_never_overwritten(daemon: Daemon, notes: Path) -> None:
+    daemon.register(notes, "mine")
+    aside = daemon.registry_file.with_name("aside")
+    os.rename(daemon.registry_file, aside)
+    daemon.registry_file.mkdir()
+    restarted = Daemon(daemon.home)
+    restarted.vaults.start()
+    assert restarted.vaults.all() == []
+    assert restarted.vaults.faults()
+    with pytest.raises(RegistryUnreadable):
+        restarted.vaults.add(notes, "other")
+    daemon.registry_file.rmdir()
+    os.rename(aside, daemon.registry_file)
+    restarted.vaults.refresh()
+    assert restarted.vaults.find("mine").vault.root == notes
+    restarted.vaults.close()
+
+
+def test_an_automatic_recall_in_a_project_that_cannot_be_opened_stays_out_of_the_personal_vault(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    init_vault(tmp_path / "user", "me", "personal")
+    project = tmp_path / "project"
+    daemon.register(project, "project")
+    daemon.vaults.start()
+    until(daemon.vaults.unopened, "the project being told")
+    assert daemon.vaults.applying(project / "src", automatic=True) == []
+    assert [each.layer for each in daemon.vaults.applying(tmp_path, automatic=True)] == ["personal"]
+
+
+# -- recall ------------------------------------------------------------------------------------------------------------
+
+
+def ids(query: str, *applied: Applied, **params: Any) -> list[tuple[str, str]]:
+    recaller = Recaller(lambda: Model(FAKE), Clock())
+    answer = recaller.recall(RecallParams(query=query, mode="lexical", **params), applied, lambda: False)
+    items = [each for bundle in answer.bundles for each in ([bundle.card] if bundle.card else bundle.evidence)]
+    return [(item.vault, item.page_id) for item in items]
+
+
+def opened(daemon: Daemon, root: Path, name: str) -> Indexer:
+    indexer = daemon.vaults.add(root, name)
+    indexer.sync(30)
+    return indexer
+
+
+def test_a_date_is_looked_for_among_all_candidates(daemon: Daemon, tmp_path: Path) -> None:
+    for number in range(20):
+        text = page("harbour harbour harbour", title=f"Harbour {number}", updated="2020-01-01", type="concept")
+        write(tmp_path / "notes", f"old{number:02}.md", text)
+    write(tmp_path / "notes", "new.md", page("the harbour among other words", title="X", updated="2026-02-01"))
+    indexer = opened(daemon, tmp_path / "notes", "notes")
+    shown = ids("harbour", Applied(indexer, "project", ""), max_results=1, since="2026-01-01")
+    assert shown == [("notes", "new")]
+
+
+def test_of_two_copies_the_project_has_the_one_that_is_shown(daemon: Daemon, tmp_path: Path) -> None:
+    same = page("the lighthouse keeper writes a ledger", title="Keeper")
+    write(tmp_path / "mine", "b.md", same)
+    write(tmp_path / "work", "a.md", same)
+    write(tmp_path / "work", "c.md", page("lighthouse keeper ledger lighthouse keeper ledger", title="Keeper ledger"))
+    personal, project = opened(daemon, tmp_path / "mine", "mine"), opened(daemon, tmp_path / "work", "work")
+    layers = (Applied(project, "project", ""), Applied(personal, "personal", ""))
+    shown = ids("lighthouse keeper ledger", *layers)
+    assert ("mine", "b") not in shown
+    assert ("work", "a") in shown
+
+
+def test_a_page_with_thousands_of_relations_costs_no_more_than_what_is_shown(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wiki = init_vault(tmp_path / "wiki", "things", "personal") / ".llm-wiki" / "wiki"
+    write(wiki, "concepts/hub.md", page("tokhub", title="Hub"))
+    supports = "[{type: supports, target: concepts/hub}]"
+    for number in range(300):
+        text = page("[hub](/concepts/hub.md)", type="source", title=f"S{number}", relations=supports)
+        write(wiki, f"sources/s{number}.md", text)
+    indexer = opened(daemon, tmp_path / "wiki", "wiki")
+    loaded: list[int] = []
+    real = Catalog.pages
+
+    def pages(self: Catalog, numbers: Any) -> Any:
+        loaded.append(len(numbers))
+        return real(self, numbers)
+
+    monkeypatch.setattr(Catalog, "pages", pages)
+    answer = Recaller(lambda: Model(FAKE), Clock()).recall(
+        RecallParams(query="tokhub", mode="lexical"), [Applied(indexer, "project", "")], lambda: False
+    )
+    assert answer.bundles[0].card is not None
+    assert len(answer.bundles[0].evidence) == 2
+    assert max(loaded) < 100
