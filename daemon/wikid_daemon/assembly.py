@@ -213,7 +213,8 @@ class Assembly:
             return ranked.candidate.confidence
         if chunk is None:
             return 0.0
-        store, vector = self._searched[key[0]].store, self._question.vector
+        store = self._searched[key[0]].store
+        vector = self._question.vector if store.model == self._question.model else None
         cosines = {} if vector is None else store.cosines(vector, [chunk.chunk])
         found = Found(chunk, self._pages[key])
         return judge(self._question, found, self._searched[key[0]].terms, cosines.get(chunk.chunk)).confidence

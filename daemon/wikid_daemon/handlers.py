@@ -38,11 +38,12 @@ Handler = Callable[[Any, CallContext], Awaitable[object]]
 
 RECALL_THREADS: Final = 4
 SLOW_THREADS: Final = 8
+LONG_THREADS: Final = 8
 CAPABILITIES: Final = ("core",)
 
 
 class Handlers:
-    """Implements `Dispatcher`. Recalls have threads of their own, so that nothing slow ever stands before one."""
+    """Implements `Dispatcher`. Recalls have threads of their own, and so has work that may take minutes."""
 
     def __init__(
         self, vaults: Vaults, recaller: Recaller, embedder: WarmEmbedder, started: datetime, endpoint: Path
@@ -55,6 +56,7 @@ class Handlers:
         self.connections: Callable[[], int] = lambda: 0
         self._quick = ThreadPoolExecutor(RECALL_THREADS, "recall")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "work")
+        self._long = ThreadPoolExecutor(LONG_THREADS, "long")
         self._table: dict[str, Handler] = {
             "initialize": self._initialize,
             "ping": self._ping,
@@ -80,6 +82,7 @@ class Handlers:
     def close(self) -> None:
         self._quick.shutdown(wait=False, cancel_futures=True)
         self._slow.shutdown(wait=False, cancel_futures=True)
+        self._long.shutdown(wait=False, cancel_futures=True)
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
@@ -193,6 +196,9 @@ class Handlers:
             for applied in self._chosen(params.vault, params.cwd):
                 left = params.timeout_ms / 1e3 - (perf_counter() - started)
                 generation = _writer(applied).sync(max(left, 0.0))
+                if applied.indexer.state.state == "unavailable":
+                    message = f"the folder of {applied.vault.name} is gone or empty, so nothing new can be found"
+                    raise RequestRefused("vault_unavailable", message, hint="bring the folder back")
                 synced.append(
                     r.Synced(
                         vault_id=r.VaultId(applied.vault.vault_id),
@@ -203,14 +209,14 @@ class Handlers:
                 )
             return r.SyncedVaults(vaults=tuple(synced))
 
-        return await self._in(self._slow, work)
+        return await self._in(self._long, work)
 
     async def _reindex(self, params: m.ReindexParams, context: CallContext) -> r.ReindexReports:
         def work() -> r.ReindexReports:
             vaults = self._chosen(params.vault, params.cwd)
             return r.ReindexReports(vaults=tuple(self._reindex_one(params, each, context) for each in vaults))
 
-        return await self._in(self._slow, work)
+        return await self._in(self._long, work)
 
     def _reindex_one(self, params: m.ReindexParams, applied: Applied, context: CallContext) -> r.ReindexReport:
         indexer, started = _writer(applied), perf_counter()
@@ -265,7 +271,7 @@ class Handlers:
 
             return self._embedder.build(params.name, progress, context.cancelled.is_set)
 
-        return await self._in(self._slow, work)
+        return await self._in(self._long, work)
 
 
 def _absolute(path: str) -> Path:

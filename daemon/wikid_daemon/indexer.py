@@ -28,6 +28,7 @@ from wikid_daemon.vault.watcher import EVERYTHING, Watcher, WatchState
 SCAN_SECONDS: Final = 60.0
 TROUBLE_SECONDS: Final = 5.0  # until a lost root or a full disk is looked at again
 COMMIT_SECONDS: Final = 3.0
+MANIFEST_SECONDS: Final = 60.0
 CLOSE_SECONDS: Final = 30.0
 PREDECESSOR_SECONDS: Final = 0.1  # between two looks at whether an index is free
 
@@ -78,8 +79,10 @@ class Indexer:
         self._tasks: list[_Task] = []
         self._stopping = False
         self._after: Indexer | None = None
+        self._updater: Updater | None = None
         self._next_scan = 0.0
         self._next_commit = float("inf")
+        self._next_manifest = 0.0
         self._watcher = Watcher(vault, self.notice, self._on_watch)
         self._thread = threading.Thread(target=self._run, name=f"index-{vault.name}", daemon=True)
 
@@ -178,7 +181,8 @@ class Indexer:
     def stale(self) -> bool:
         """False only while the last scan found everything and nothing has been noticed since."""
         state = self.state
-        return state.state != "ready" or state.pending > 0 or state.last_scan is None
+        unsure = state.state != "ready" or state.pending > 0 or state.last_scan is None
+        return unsure or (self._updater is not None and self._updater.retrying)
 
     def _ask(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -273,6 +277,11 @@ class Indexer:
             log.exception("index_not_closed", vault_id=self.vault.vault_id)
         self._on_thread_end()
 
+    @property
+    def _updating(self) -> Updater:
+        assert self._updater is not None
+        return self._updater
+
     def _opened(self) -> Store:
         assert self.store is not None
         return self.store
@@ -288,7 +297,7 @@ class Indexer:
             task.answer()
             return
         try:
-            self._work(paths | self._updater.due_retries())
+            self._work(paths | self._updating.due_retries())
         except Cancelled:
             return  # by `stop` alone: the loop ends
         except Exception as problem:  # noqa: BLE001 - told in status and in the log; what is indexed stays searchable
@@ -320,7 +329,7 @@ class Indexer:
         # until this look has ended well another one is due
         self._next_scan = time.monotonic()
         try:
-            counts = self._updater.look(trust=trust, cancelled=lambda: self._stopping or cancelled())
+            counts = self._updating.look(trust=trust, cancelled=lambda: self._stopping or cancelled())
         except RootUnavailable as problem:
             return self._become_unavailable(problem.reason)
         self._next_scan = time.monotonic() + SCAN_SECONDS
@@ -328,7 +337,7 @@ class Indexer:
 
     def _look_at(self, paths: set[str]) -> Counts:
         try:
-            return self._published(self._updater.look_at(paths))
+            return self._published(self._updating.look_at(paths))
         except RootUnavailable as problem:
             return self._become_unavailable(problem.reason)
 
@@ -347,22 +356,25 @@ class Indexer:
 
     def _embed(self) -> bool:
         """Embed for a while, stopping between two texts when something arrives; False when there was nothing to."""
-        made = self._vectors.fill(self._opened(), lambda: bool(self._paths or self._tasks or self._stopping))
-        if made:
+        attempt = self._vectors.fill(self._opened(), lambda: bool(self._paths or self._tasks or self._stopping))
+        if attempt.made:
             self._on_published(self)
-        return made > 0
+        return attempt.tried > 0
 
     def _settle(self) -> None:
         """Nothing to do: sleep until something arrives or is due."""
-        due = min(self._next_scan, self._next_commit, self._updater.next_retry)
+        due = min(self._next_scan, self._next_commit, self._updating.next_retry)
         with self._wake:
             if not (self._paths or self._tasks or self._stopping):
                 self._wake.wait(max(due - time.monotonic(), 0.01))
 
     def _commit(self) -> None:
         self._opened().commit()
-        self._mirror.write_manifest()
         self._next_commit = float("inf")
+        # the manifest holds every page; one that is behind after a crash is mended at the next start
+        if time.monotonic() >= self._next_manifest:
+            self._mirror.write_manifest()
+            self._next_manifest = time.monotonic() + MANIFEST_SECONDS
 
     def _interrupted(self, problem: Exception) -> str:
         """A full disk, say: reads go on from the last good generation, and everything is looked at again soon."""

@@ -18,7 +18,10 @@ from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.store import Found, Store
 
 # a page has several chunks in each list, and deleted ones are dropped: ask for more chunks than pages
+# holds both claims' words, and is shown only with them (vault format §11.34)
+RESOLUTION: Final = "conflict-resolution"
 CHUNKS_PER_PAGE: Final = 1.5
+SPARE: Final = 3  # for pages that are gone or are resolutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the normalised text, its vector where there is one, the share of the dense list, wanted types."""
+    """What is asked: the normalised text, its vector where there is one and the model that made it, the share of the
+    dense list, wanted types."""
 
     text: str
     vector: Vectors | None
     dense_share: float
     types: tuple[str, ...] = ()
+    model: str = ""
 
     @cached_property
     def name(self) -> str:
@@ -58,7 +63,8 @@ def retrieve(
     them."""
     wanted = int(CANDIDATES * CHUNKS_PER_PAGE)
     lexical = [(hit.key, hit.score) for hit in store.lexical(question.text, wanted, question.types)]
-    vector = question.vector
+    # a vault that still serves the vectors of another model is asked by words
+    vector = question.vector if store.model == question.model else None
     dense = [(hit.key, hit.score) for hit in store.dense(vector, wanted)] if vector is not None else []
     fused = fuse(
         best_per_page(lexical, page_of, CANDIDATES),
@@ -80,11 +86,13 @@ def _candidates(
 ) -> list[Candidate]:
     types = {each.strip().lower() for each in question.types}
     # only the dense list can hold a page of another type
-    found = store.load([each.chunk for each in (fused if types or admits else fused[:keep])])
+    found = store.load([each.chunk for each in (fused if types or admits else fused[: keep + SPARE])])
     candidates: list[Candidate] = []
     for each in fused:
         at = found.get(each.chunk)
         if at is None or (types and at.page.summary.type.strip().lower() not in types):
+            continue
+        if at.page.summary.category == RESOLUTION:
             continue
         if admits is None or admits(at.page.summary):
             candidates.append(_candidate(question, each, at, terms, len(candidates) + 1))

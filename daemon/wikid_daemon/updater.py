@@ -270,6 +270,11 @@ class Updater:
             self._state.failed = {key: why for key, why in self._state.failed.items() if key != shown}
 
     @property
+    def retrying(self) -> bool:
+        """Whether a file that could not be read may be read yet."""
+        return self.next_retry < float("inf")
+
+    @property
     def next_retry(self) -> float:
         """When (monotonic seconds) the next unreadable file should be tried again."""
         return min((at for at, _ in self._retries.values()), default=float("inf"))

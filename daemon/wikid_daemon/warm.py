@@ -59,6 +59,9 @@ class WarmEmbedder:
                 return
             self._held = _Held("loading", None, folder)
             self._held = _Held("ready", Embedder.load(folder, workers=min(2, os.cpu_count() or 1)), folder)
+        except OSError as problem:
+            self._held = _Held("failed", None, folder, f"The model cannot be read ({type(problem).__name__}).")
+            return
         except ModelUnusable as problem:
             self._held = _Held("failed", None, folder, problem.reason, problem.hint)
             log.warning("model_failed", kind=type(problem).__name__)

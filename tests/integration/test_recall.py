@@ -122,6 +122,8 @@ def test_words_and_meaning_answer_together(recalls: Recalls, harbour: tuple[str,
 
 def test_lexical_mode_never_asks_for_the_model(recalls: Recalls, harbour: tuple[str, Layer]) -> None:
     class Untouchable:
+        identity = "none"
+
         def embed_query(self, _text: str) -> Any:
             raise AssertionError
 
@@ -173,6 +175,8 @@ def test_a_language_that_the_model_does_not_know_is_left_to_the_words(
 
 def test_a_query_that_the_model_refuses_is_answered_by_words(recalls: Recalls, harbour: tuple[str, Layer]) -> None:
     class Refusing:
+        identity = "none"
+
         def embed_query(self, _text: str) -> Any:
             raise EmbedFailed(0, "no")
 

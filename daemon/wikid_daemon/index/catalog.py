@@ -30,6 +30,7 @@ from wikid_daemon.index.catalog_rows import (
     chunk_number,
 )
 
+UNUSED_FACTOR: Final = 2  # a deleted note that comes back should find its vectors
 _PAGE_COLUMNS: Final = "page, path, page_id, generation, content_hash, summary"
 
 
@@ -179,11 +180,13 @@ class Catalog:
         with self._db:
             self._db.execute("DELETE FROM vectors WHERE model=(SELECT model FROM models WHERE identity=?)", (identity,))
 
-    def drop_unused_vectors(self) -> int:
-        """Forget vectors of chunks that no page has any more; the count of those dropped."""
-        with self._db:
-            self._db.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
-        return self._db.changes()
+    def drop_unused_vectors(self) -> None:
+        """Forget vectors of texts that no page has any more, once they outnumber those in use."""
+        kept = self._db.execute("SELECT count(*) FROM vectors").get
+        used = self._db.execute("SELECT count(DISTINCT hash) FROM chunks").get
+        if kept > UNUSED_FACTOR * used:
+            with self._db:
+                self._db.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
 
     # -- reading: any thread ------------------------------------------------------------------------------------------
 

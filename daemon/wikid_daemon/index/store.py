@@ -61,6 +61,7 @@ class Store:
         self._lexical: LexicalIndex | None = None
         self._dense: DenseIndex | None = None
         self._model = ""
+        self.catalog.drop_unused_vectors()
         self._chunks = self.catalog.counts()[1]
         self._missing: dict[int, None] = {}
         try:

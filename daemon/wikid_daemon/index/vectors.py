@@ -38,6 +38,14 @@ class Filled:
     skipped: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Chunks that were tried, and how many of them got a vector."""
+
+    tried: int = 0
+    made: int = 0
+
+
 class Vectors:
     """Fills one vault's store from the indexer's thread."""
 
@@ -53,14 +61,14 @@ class Vectors:
             self._refused.clear()
         return encoder
 
-    def fill(self, store: Store, interrupted: Callable[[], bool]) -> int:
-        """Embed up to a window of chunks, stopping between two batches when `interrupted`; how many got a vector."""
+    def fill(self, store: Store, interrupted: Callable[[], bool]) -> Attempt:
+        """Embed up to a window of chunks, stopping between two texts when `interrupted`."""
         encoder = self.adopt(store)
         if encoder is None:
-            return 0
+            return Attempt()
         wanted = store.missing_vectors(WINDOW, self._refused)
         if not wanted:
-            return 0
+            return Attempt()
         made: list[tuple[bytes, dense.Vectors]] = []
         generated = failed = 0
         texts = (stored_embedding_text(chunk, title) for chunk, title in wanted)
@@ -77,7 +85,7 @@ class Vectors:
         generated += _keep(store, made)
         if failed:
             log.warning("chunks_not_embedded", dropped=failed)
-        return generated
+        return Attempt(generated + failed, generated)
 
     def fill_all(
         self,
@@ -98,8 +106,8 @@ class Vectors:
             self._refused.clear()
         needing, total = store.missing, store.catalog.counts()[1]
         generated = 0
-        while not cancelled() and (made := self.fill(store, lambda: cancelled() or arrived())):
-            generated += made
+        while not cancelled() and (attempt := self.fill(store, lambda: cancelled() or arrived())).tried:
+            generated += attempt.made
             catch_up()
             progress("embedding", 100.0 * (needing - store.missing) / max(needing, 1))
         return Filled(needing, generated, total - needing)
