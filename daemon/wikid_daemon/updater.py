@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -21,7 +22,7 @@ from wikid_daemon.index.store import Store
 from wikid_daemon.vault.mirror import Mirror, MirrorRecord
 from wikid_daemon.vault.scan import RootUnavailable, scan, scan_paths
 from wikid_daemon.vault.vault import OutsideVault, Vault, read_page
-from wikid_daemon.vault.watcher import WatchState
+from wikid_daemon.vault.watcher import EVERYTHING, WatchState
 
 BATCH_PAGES: Final = 200
 RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -89,6 +90,7 @@ class Updater:
         self._waiting = waiting
         self._known = store.catalog.known_files()
         self._by_fold = {names.folded(path): path for path in self._known}
+        self._folders = Counter(folder for path in self._known for folder in _folders_of(path))
         self._retries: dict[str, tuple[float, int]] = {}
         self._mend_mirror()
 
@@ -153,13 +155,12 @@ class Updater:
 
     def _lost(self, seen: Scan, paths: Iterable[str]) -> set[str]:
         """The known pages at or below these paths that are not there now."""
-        gone = {path for path in paths if path not in seen.entries}
-        pages = gone & self._known.keys()
-        folders = gone - pages
-        # what may have been a folder costs a look at every known path, which a saved page must not
-        return pages | set(
-            below([path for path in self._known if path not in seen.entries], folders) if folders else ()
-        )
+        lost = {path for path in paths if path in self._known and path not in seen.entries}
+        # a folder costs a look at every known path, which a saved page must not
+        folders = [path for path in paths if path == EVERYTHING or self._folders[path] > 0]
+        if folders:
+            lost.update(below([path for path in self._known if path not in seen.entries], folders))
+        return lost
 
     def _differs(self, path: str, stamp: Stamp, seen: Scan) -> bool:
         known = self._known.get(path)
@@ -237,9 +238,12 @@ class Updater:
             self._store.apply(pages, removed)
         self._store.touch([(each.path, each.file.stamp) for each in read if each.page is None])
         for path in removed:
-            self._known.pop(path, None)
+            if self._known.pop(path, None) is not None:
+                self._folders.subtract(_folders_of(path))
             self._by_fold.pop(names.folded(path), None)
         for each in read:
+            if each.path not in self._known:
+                self._folders.update(_folders_of(each.path))
             self._known[each.path] = each.file
             self._by_fold[names.folded(each.path)] = each.path
 
@@ -286,6 +290,14 @@ class Updater:
         for path in due:
             self._retries[path] = (float("inf"), self._retries[path][1])
         return due
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    """Every folder that the path lies in, below the root."""
+    at = path.find("/")
+    while at >= 0:
+        yield path[:at]
+        at = path.find("/", at + 1)
 
 
 __all__ = ["Cancelled", "Counts", "IndexState", "RootUnavailable", "Updater"]

@@ -452,3 +452,13 @@ def test_a_large_folder_arrives_in_batches_that_are_searchable(make: Make, tmp_p
     assert store.catalog.counts()[0] == 450
     assert store.generation == 3
     assert found(indexer, "toklarge449") == ["d1/n449"]
+
+
+def test_a_page_where_a_folder_was_takes_the_folders_pages_away(make: Make, root: Path) -> None:
+    write(root, "plan.md/inner.md", "# Inner\n\ntokinner\n")
+    indexer = make(root)
+    shutil.rmtree(root / "plan.md")
+    write(root, "plan.md", "# Plan\n\ntokplan\n")
+    indexer.notice({"plan.md"})
+    until(lambda: found(indexer, "tokplan") == ["plan"])
+    assert found(indexer, "tokinner") == []
