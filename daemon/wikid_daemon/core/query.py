@@ -13,7 +13,6 @@ from wikid_daemon.core.summary import PageSummary
 
 MAX_CODE_POINTS: Final = 2_000
 MAX_TERMS: Final = 64
-INITIAL_MODES: Final = ("lexical", "hybrid")
 
 _SPACE = re.compile(r"\s+")
 _HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")

@@ -209,26 +209,10 @@ class Catalog:
         rows = self._reader().execute("SELECT path, content_hash, size, mtime_ns, ctime_ns, inode FROM pages")
         return {path: Known(Stamp(*stamp), digest) for path, digest, *stamp in rows}
 
-    def known_file(self, path: str) -> Known | None:
-        rows = self._reader().execute(
-            "SELECT content_hash, size, mtime_ns, ctime_ns, inode FROM pages WHERE path=?", (path,)
-        )
-        return next((Known(Stamp(*stamp), digest) for digest, *stamp in rows), None)
-
-    def paths_below(self, folder: str) -> list[str]:
-        """Paths of the pages inside `folder` (no trailing slash)."""
-        low, high = folder + "/", folder + "0"
-        return [
-            path for (path,) in self._reader().execute("SELECT path FROM pages WHERE path>=? AND path<?", (low, high))
-        ]
-
     def served(self) -> dict[str, tuple[str, str]]:
         """Page id → path and content hash, of every served page."""
         rows = self._reader().execute("SELECT page_id, path, content_hash FROM pages WHERE summary IS NOT NULL")
         return {page_id: (path, digest) for page_id, path, digest in rows}
-
-    def page_by_path(self, path: str) -> StoredPage | None:
-        return self._one_page("path=?", path)
 
     def page_by_id(self, page_id: str) -> StoredPage | None:
         return self._one_page("page_id=? AND summary IS NOT NULL", page_id)
