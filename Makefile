@@ -31,7 +31,7 @@ lint: setup ## ruff, mypy --strict and the import rules
 	@$(BIN)/lint-imports
 
 bench: setup ## how fast: recall and indexing on this machine
-	@$(BIN)/python -m wikid_daemon.bench speed
+	@$(BIN)/python -m wikid_daemon.bench speed --json
 
 bench-quality: setup ## how well it finds, on judged queries; COLLECTIONS=folder of BEIR folders
 	@test -d "$(COLLECTIONS)" || { echo "say COLLECTIONS=folder: a folder of BEIR folders" >&2; exit 2; }
