@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 import pytest
 
 from wikid_daemon.index.encoders import Embedder
@@ -14,6 +13,7 @@ from wikid_daemon.models.build import build
 from wikid_daemon.models.catalogue import DEFAULT_MODEL
 from wikid_daemon.models.failures import BuildFailure, ModelBuildFailed
 from wikid_daemon.models.location import ModelFolder, damaged_files, locate
+from wikid_protocol.endpoint import folders
 
 OFFLINE = {BuildFailure.NO_NETWORK, BuildFailure.PACKAGE_NOT_FOUND, BuildFailure.NO_INSTALLER}
 
@@ -38,7 +38,7 @@ COSINES = np.array(
 
 @pytest.fixture(scope="module")
 def cache() -> Path:
-    return Path(platformdirs.user_cache_dir("wikid"))
+    return folders().cache
 
 
 @pytest.fixture(scope="module")
