@@ -214,7 +214,7 @@ class Assembly:
         if chunk is None:
             return 0.0
         store = self._searched[key[0]].store
-        vector = self._question.vector if store.model == self._question.model else None
+        vector = self._question.vector_for(store)
         cosines = {} if vector is None else store.cosines(vector, [chunk.chunk])
         found = Found(chunk, self._pages[key])
         return judge(self._question, found, self._searched[key[0]].terms, cosines.get(chunk.chunk)).confidence

@@ -14,7 +14,7 @@ def explain(question: Question, floor: float, searched: Sequence[Searched]) -> d
     """Plain data. `fused` is the convex sum of both normalised lists; `confidence` is tested against `floor`."""
     return {
         "query": question.text,
-        "dense_share": round(question.dense_share, 3) if question.vector is not None else 0.0,
+        "dense_share": round(question.dense_share, 3),
         "floor": floor,
         "vaults": [
             {

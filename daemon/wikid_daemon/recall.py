@@ -21,7 +21,7 @@ from wikid_daemon.explanation import explain
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.encoders import EmbedFailed
 from wikid_daemon.index.store import Store
-from wikid_daemon.retrieval import Question, retrieve
+from wikid_daemon.retrieval import QueryVector, Question, retrieve
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
@@ -70,11 +70,11 @@ class Recaller:
         automatic = params.policy == "automatic"
         diagnostics: list[r.Diagnostic] = []
         asked = [(each, store) for each in vaults if (store := _store_of(each, diagnostics)) is not None]
-        mode, vector, share, identity = self._mode(params, text, diagnostics)
+        mode, vector = self._mode(params, text, diagnostics)
         if mode == "hybrid" and asked and not any(store.embedded for _, store in asked):
             mode = "lexical"
             diagnostics.append(r.Diagnostic(kind="vectors_missing", message="no page has a vector yet: words answered"))
-        question = Question(text, vector if mode == "hybrid" else None, share, params.types, identity)
+        question = Question(text, vector if mode == "hybrid" else None, params.types)
         limit = min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS)
         floor = AUTOMATIC_FLOOR if automatic else EXPLICIT_FLOOR
         bundles: tuple[r.Bundle, ...] = ()
@@ -106,30 +106,30 @@ class Recaller:
 
     def _mode(
         self, params: RecallParams, text: str, diagnostics: list[r.Diagnostic]
-    ) -> tuple[r.Mode, Vectors | None, float, str]:
-        """What can be answered now: the mode, the query's vector, the dense list's share, the model's identity."""
+    ) -> tuple[r.Mode, QueryVector | None]:
+        """What can be answered now: the mode, and the query's vector."""
         wanted = params.mode or DEFAULT_MODE
         if wanted == "lexical" or not q.has_words(text):
-            return "lexical", None, 0.0, ""
+            return "lexical", None
         if wanted in ("adaptive", "quality"):
             diagnostics.append(
                 r.Diagnostic(kind="reranker_absent", message=f"no reranker is loaded, so {wanted} answered as hybrid")
             )
         if params.deadline_ms is not None and params.deadline_ms < HYBRID_MS:
             diagnostics.append(r.Diagnostic(kind="deadline_short", message="too little time for vectors: words alone"))
-            return "lexical", None, 0.0, ""
+            return "lexical", None
         model = self._model()
         if model.encoder is None:
             diagnostics.append(r.Diagnostic(kind=model.kind, message=model.message, remedy=model.remedy))
-            return "lexical", None, 0.0, ""
+            return "lexical", None
         try:
             vector = model.encoder.embed_query(text)
         except EmbedFailed as problem:
             message = f"the query could not be embedded, {problem.reason}: words alone answered"
             diagnostics.append(r.Diagnostic(kind="query_not_embedded", message=message))
-            return "lexical", None, 0.0, ""
+            return "lexical", None
         share = ranking.DENSE_SHARE * model.encoder.familiarity(text)
-        return "hybrid", vector, share, model.encoder.identity
+        return "hybrid", QueryVector(model.encoder.identity, vector, share)
 
     # -- candidates to bundles -----------------------------------------------------------------------------------------
 

@@ -36,16 +36,30 @@ class Candidate:
     identity: Identity | None
 
 
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query's unit vector, the identity of the model that made it, and the share of the fused score it may have."""
+
+    model: str
+    values: Vectors
+    share: float
+
+
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the normalised text, its vector where there is one and the model that made it, the share of the
-    dense list, wanted types."""
+    """What is asked: the normalised text, its vector where there is one, and the wanted types."""
 
     text: str
-    vector: Vectors | None
-    dense_share: float
+    vector: QueryVector | None
     types: tuple[str, ...] = ()
-    model: str = ""
+
+    def vector_for(self, store: Store) -> Vectors | None:
+        """The vector, where the vault serves vectors of the same model; another's would mean something else."""
+        return self.vector.values if self.vector is not None and self.vector.model == store.model else None
+
+    @property
+    def dense_share(self) -> float:
+        return 0.0 if self.vector is None else self.vector.share
 
     @cached_property
     def name(self) -> str:
@@ -63,8 +77,7 @@ def retrieve(
     them."""
     wanted = int(CANDIDATES * CHUNKS_PER_PAGE)
     lexical = [(hit.key, hit.score) for hit in store.lexical(question.text, wanted, question.types)]
-    # a vault that still serves the vectors of another model is asked by words
-    vector = question.vector if store.model == question.model else None
+    vector = question.vector_for(store)
     dense = [(hit.key, hit.score) for hit in store.dense(vector, wanted)] if vector is not None else []
     fused = fuse(
         best_per_page(lexical, page_of, CANDIDATES),

@@ -26,7 +26,7 @@ from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.models.failures import ModelUnusable
 from wikid_daemon.models.location import ModelFolder, locate
-from wikid_daemon.retrieval import Question, retrieve
+from wikid_daemon.retrieval import QueryVector, Question, retrieve
 from wikid_daemon.vault.state import machine_id
 from wikid_daemon.vault.vault import Vault, VaultError, open_vault
 from wikid_protocol.endpoint import folders
@@ -233,10 +233,11 @@ def _ask(query: str, store: Store, embedder: Embedder | None) -> list[str]:
     text = q.normalise(query)[: q.MAX_CODE_POINTS]
     if not q.has_words(text):
         return []
-    vector, share = None, 0.0
+    vector = None
     if embedder is not None:
-        vector, share = embedder.embed_query(text), ranking.DENSE_SHARE * embedder.familiarity(text)
-    candidates, _ = retrieve(store, Question(text, vector, share), DEPTH)
+        share = ranking.DENSE_SHARE * embedder.familiarity(text)
+        vector = QueryVector(embedder.identity, embedder.embed_query(text), share)
+    candidates, _ = retrieve(store, Question(text, vector), DEPTH)
     return [each.found.page.page_id for each in candidates]
 
 
