@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -49,7 +50,10 @@ class World:
 
     def start(self, errors: Path, **more: str) -> subprocess.Popen[str]:
         """Start the demo in a process group of its own. Its output can be read as it comes."""
-        with errors.open("w") as sink:
+        # a signal that is ignored here, as under nohup, would be ignored there
+        ignored = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with errors.open("w") as sink, contextlib.ExitStack() as after:
+            after.callback(signal.signal, signal.SIGHUP, ignored)
             return subprocess.Popen(
                 [str(WIKID), "demo"],
                 env={**self.env, **more},
