@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-second lint bench bench-quality size requirements clean
+.PHONY: help setup demo test test-second lint bench bench-quality bench-scale torture size requirements clean
 
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
@@ -32,6 +32,12 @@ lint: setup ## ruff, mypy --strict and the import rules
 
 bench: setup ## how fast: recall and indexing on this machine
 	@$(BIN)/python -m wikid_daemon.bench speed --json
+
+bench-scale: setup ## how speed and memory grow from 1,000 to 50,000 pages; takes many minutes
+	@$(BIN)/python -m wikid_daemon.bench speed --scale
+
+torture: setup ## crashes, damage and random histories against fresh builds, for an hour or so
+	@$(BIN)/python tests/torture
 
 bench-quality: setup ## how well it finds, on judged queries; COLLECTIONS=folder of BEIR folders
 	@test -d "$(COLLECTIONS)" || { echo "say COLLECTIONS=folder: a folder of BEIR folders" >&2; exit 2; }

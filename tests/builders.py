@@ -142,6 +142,10 @@ class FakeEmbedder:
             self.embedded.append(text)
             yield self.embed_query(text)
 
+    def relent(self) -> None:
+        """Refuse nothing any more."""
+        self._poison = ""
+
     def embed_query(self, text: str) -> Vector:
         total = np.zeros(self.dims, np.float32)
         for word in text.lower().split():

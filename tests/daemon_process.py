@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,11 +23,13 @@ WIKID = Path(sys.executable).with_name("wikid")
 class DaemonProcess:
     """Runs `python -m wikid_daemon` below `home`; `kill` and `start` again is a crash and a restart.
 
-    `more` adds to the environment. `client` is one open connection to it, renewed by `start`.
+    `more` adds to the environment, `under` is a command that runs it. `client` is one open connection to it, renewed by
+    `start`.
     """
 
-    def __init__(self, home: Path, **more: str) -> None:
+    def __init__(self, home: Path, *, under: Sequence[str] = (), **more: str) -> None:
         self.home = home
+        self._under = tuple(under)
         # a socket's path has 103 bytes, which pytest's own folders use up
         self._runtime = Path(tempfile.mkdtemp(prefix="wikid-test-", dir="/tmp"))
         self.endpoint = self._runtime / "wikid.sock"
@@ -55,13 +58,17 @@ class DaemonProcess:
 
     def start(self) -> None:
         """Start the process and wait until it answers."""
-        command = [sys.executable, "-P", "-m", "wikid_daemon"]
+        self.spawn()
+        until(self._answers, "the daemon's first answer")
+
+    def spawn(self) -> None:
+        """Start the process without waiting for anything."""
+        command = [*self._under, sys.executable, "-P", "-m", "wikid_daemon"]
         output = (self.home / "daemon.out").open("ab")
         with output:
             self._process = subprocess.Popen(
                 command, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
-        until(self._answers, "the daemon's first answer")
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -82,6 +89,15 @@ class DaemonProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self.client.close()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process as a suspended machine does, and let it go on afterwards."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:
         """Ask the process to end, and return its exit code."""

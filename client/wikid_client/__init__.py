@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DaemonStatus,
         Dates,
         Diagnostic,
+        Difference,
         Done,
         Item,
         ModelList,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
         VaultList,
         VaultRecord,
         VaultStatus,
+        VerifyReport,
+        VerifyReports,
     )
 
 __all__ = [
@@ -56,6 +59,7 @@ __all__ = [
     "DaemonStatus",
     "Dates",
     "Diagnostic",
+    "Difference",
     "Done",
     "Item",
     "ModelList",
@@ -84,6 +88,8 @@ __all__ = [
     "VaultList",
     "VaultRecord",
     "VaultStatus",
+    "VerifyReport",
+    "VerifyReports",
     "WikidError",
 ]
 

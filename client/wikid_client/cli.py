@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, Row]] = {
     "vault": Row("vault", "add, remove, list, init, resolve"),
     "sync": Row("index", "wait until everything saved is searchable"),
     "reindex": Row("index", "bring the index up to date, or build it anew"),
+    "verify": Row("index", "compare the index with a fresh build"),
     "models": Row("models", "list and build the models"),
     "start": Row("lifecycle", "start the daemon"),
     "stop": Row("lifecycle", "stop the daemon"),

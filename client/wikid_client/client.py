@@ -224,6 +224,18 @@ class Client:
         params = {"vault": vault, "cwd": cwd, "timeout_ms": timeout_ms}
         return self._read(r.SyncedVaults, "index/sync", params, timeout or timeout_ms / 1_000 + SYNC_MARGIN)
 
+    def verify(
+        self,
+        *,
+        vault: str | None = None,
+        cwd: str | None = None,
+        progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> r.VerifyReports:
+        """Compare the index with a fresh build of the same files. May take an hour unless `timeout` says otherwise."""
+        params = {"vault": vault, "cwd": cwd}
+        return self._write(r.VerifyReports, "index/verify", params, timeout or LONG_TIMEOUT, progress)
+
     def models_list(self, *, timeout: float | None = None) -> r.ModelList:
         """The models wikid knows and their state."""
         return self._read(r.ModelList, "models/list", {}, timeout)

@@ -47,6 +47,10 @@ def reindex_text(found: r.ReindexReports, *, width: int = WIDTH) -> str:
     return plain(status.reindexed(found, width))
 
 
+def verify_text(found: r.VerifyReports, *, width: int = WIDTH) -> str:
+    return plain(status.verified(found, width))
+
+
 def sync_text(found: r.SyncedVaults) -> str:
     return plain(status.synced(found))
 

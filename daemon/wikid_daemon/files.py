@@ -171,7 +171,7 @@ def atomic_write(path: Path, data: bytes, *, durable: bool = False) -> None:
     with _written_beside(path, data, durable=durable) as temporary:
         _replace(temporary, path)
     if durable:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def replace_if_unchanged(path: Path, expected: bytes, data: bytes) -> bool:
@@ -180,7 +180,7 @@ def replace_if_unchanged(path: Path, expected: bytes, data: bytes) -> bool:
         if path.read_bytes() != expected:
             return False
         _replace(temporary, path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return True
 
 
@@ -213,7 +213,8 @@ def _replace(temporary: Path, path: Path) -> None:
             time.sleep(0.01 * 2**attempt)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make renames in the folder last through a power cut."""
     if sys.platform != "win32":  # which has no descriptors of folders
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -15,15 +15,18 @@ import structlog
 
 from wikid_daemon import health, pages
 from wikid_daemon.calls import CallContext
+from wikid_daemon.core.names import printable
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.lucene import LexicalIndexDamaged
-from wikid_daemon.indexer import Indexer, Reindexed
+from wikid_daemon.indexer import Indexer
 from wikid_daemon.models.failures import ModelBuildFailed
 from wikid_daemon.recall import Recaller
+from wikid_daemon.reindexing import Reindexed
 from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault.registry import RegistryUnreadable
 from wikid_daemon.vault.vault import FolderUnreadable, NotAFolder, Vault, VaultError, VaultExists, VaultMissing
 from wikid_daemon.vaults import AmbiguousVault, Applied, UnknownVault, Vaults
+from wikid_daemon.verification import verify
 from wikid_daemon.warm import WarmEmbedder
 from wikid_protocol import __version__
 from wikid_protocol import methods as m
@@ -39,6 +42,7 @@ Handler = Callable[[Any, CallContext], Awaitable[object]]
 RECALL_THREADS: Final = 4
 SLOW_THREADS: Final = 8
 LONG_THREADS: Final = 8
+LISTED_DIFFERENCES: Final = 1_000
 CAPABILITIES: Final = ("core",)
 
 
@@ -71,6 +75,7 @@ class Handlers:
             "page/get": self._page_get,
             "index/reindex": self._reindex,
             "index/sync": self._sync,
+            "index/verify": self._verify,
             "models/list": self._models_list,
             "models/build": self._models_build,
         }
@@ -231,6 +236,13 @@ class Handlers:
         )
         return self._report(applied, done, vectors, perf_counter() - started)
 
+    async def _verify(self, params: m.VerifyParams, context: CallContext) -> r.VerifyReports:
+        def work() -> r.VerifyReports:
+            vaults = self._chosen(params.vault, params.cwd)
+            return r.VerifyReports(vaults=tuple(_verified(params, each, context) for each in vaults))
+
+        return await self._in(self._long, work)
+
     def _report(self, applied: Applied, done: Reindexed, vectors: bool, seconds: float) -> r.ReindexReport:
         status = health.vault_status(applied.indexer)
         model = self._embedder.for_recall()
@@ -299,6 +311,30 @@ def _writer(applied: Applied) -> Indexer:
         message = f"{vault.name} is blocked: {vault.blocked.code}"
         raise RequestRefused("vault_blocked", message, hint="repair its config.json")
     return applied.indexer
+
+
+def _verified(params: m.VerifyParams, applied: Applied, context: CallContext) -> r.VerifyReport:
+    indexer, started = _writer(applied), perf_counter()
+    done = verify(indexer, _progress(context, params.progress_token, applied.vault.name), context.cancelled.is_set)
+    listed = tuple(
+        r.Difference(kind=each.kind, path=printable(each.path), detail=each.detail)
+        for each in done.differences[:LISTED_DIFFERENCES]
+    )
+    return r.VerifyReport(
+        vault_id=r.VaultId(applied.vault.vault_id),
+        name=applied.vault.name,
+        generation=done.generation,
+        pages=done.pages,
+        chunks=done.chunks,
+        embedded=done.embedded,
+        embedding_pending=done.embedding_pending,
+        compared=done.compared,
+        probes=done.probes,
+        deleted_share=done.deleted_share,
+        differing=len(done.differences),
+        elapsed_ms=round((perf_counter() - started) * 1e3, 1),
+        differences=listed,
+    )
 
 
 def _progress(context: CallContext, token: str | None, label: str) -> Callable[[str, float | None], None]:

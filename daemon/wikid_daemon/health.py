@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
+from wikid_daemon.core import names
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Unopened
@@ -18,6 +20,7 @@ if sys.platform != "win32":
     import resource
 
 LISTED_PATHS = 100
+_STARTED = time.monotonic()  # the wall clock may be moved, and the process is what is asked about
 
 
 def vault_record(vault: Vault) -> r.VaultRecord:
@@ -43,6 +46,8 @@ def vault_status(indexer: Indexer) -> r.VaultStatus:
     if store is None:
         return base
     pages, chunks = store.catalog.counts()
+    failed = dict.fromkeys(map(names.printable, indexer.refused(LISTED_PATHS)), "not_embedded")
+    failed.update(list(state.failed.items())[:LISTED_PATHS])
     codes = Counter(store.catalog.finding_counts())
     codes.update(finding.code for finding in (*state.collisions, *vault.findings))
     return r.VaultStatus(
@@ -55,18 +60,24 @@ def vault_status(indexer: Indexer) -> r.VaultStatus:
         pending=state.pending,
         embedding_pending=indexer.embedding_pending,
         stale=indexer.stale,
-        failed=tuple(r.PathReason(path=path, reason=why) for path, why in list(state.failed.items())[:LISTED_PATHS]),
+        failed=tuple(r.PathReason(path=path, reason=why) for path, why in failed.items()),
         findings=sum(codes.values()),
         findings_by_code=dict(sorted(codes.items())),
         skipped=dict(Counter(reason for _, reason in state.skipped)),
         skipped_paths=tuple(r.PathReason(path=path, reason=why) for path, why in state.skipped[:LISTED_PATHS]),
         packets_without_page=state.packets_without_page,
-        last_scan=None if state.last_scan is None else state.last_scan.isoformat(timespec="milliseconds"),
+        last_scan=_moment(state.last_scan),
+        last_canary=_moment(indexer.watcher.last_proof),
         watcher=state.watch.mode,
         watcher_reason=state.watch.reason,
         versions=store.versions(),
+        rebuilt=tuple(r.Diagnostic(kind=kind, message=words) for kind, words in list(store.notes)),
         reason=state.reason,
     )
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="milliseconds")
 
 
 def unopened_status(unopened: Unopened) -> r.VaultStatus:
@@ -78,12 +89,11 @@ def unopened_status(unopened: Unopened) -> r.VaultStatus:
 
 
 def daemon_status(started: datetime, endpoint: Path, connections: int) -> r.DaemonStatus:
-    now = datetime.now(UTC)
     return r.DaemonStatus(
         version=__version__,
         pid=os.getpid(),
         started=started.isoformat(timespec="seconds"),
-        uptime_s=round((now - started).total_seconds(), 1),
+        uptime_s=round(time.monotonic() - _STARTED, 1),
         endpoint=str(endpoint),
         rss_bytes=_rss(),
         connections=connections,

@@ -6,31 +6,33 @@ idle time between two arrivals, so words are searchable first and vectors follow
 
 from __future__ import annotations
 
-import threading
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import structlog
 
 from wikid_daemon import files
-from wikid_daemon.index.catalog import CatalogError
+from wikid_daemon.index import lifecycle
+from wikid_daemon.index.catalog import CatalogCorrupt, CatalogError
 from wikid_daemon.index.lucene import LexicalIndexBusy, LexicalIndexDamaged
 from wikid_daemon.index.store import Store
-from wikid_daemon.index.vectors import Filled, PassageEncoder, Vectors
+from wikid_daemon.index.vectors import PassageEncoder, Vectors
+from wikid_daemon.reindexing import Reindexed, Request, Staged, Upkeep, reindex_in_place, stage
 from wikid_daemon.updater import Cancelled, Counts, IndexState, RootUnavailable, Updater
+from wikid_daemon.vault.canary import ProvenWatcher
 from wikid_daemon.vault.mirror import Mirror
 from wikid_daemon.vault.vault import Vault, VaultError
-from wikid_daemon.vault.watcher import EVERYTHING, Watcher, WatchState
+from wikid_daemon.vault.watcher import EVERYTHING, WatchState
+from wikid_daemon.worker import Worker
 
 SCAN_SECONDS: Final = 60.0
 TROUBLE_SECONDS: Final = 5.0  # until a lost root or a full disk is looked at again
+MARKER_SECONDS: Final = 1.0  # until a scan proves what the watcher has not
 COMMIT_SECONDS: Final = 3.0
 MANIFEST_SECONDS: Final = 60.0
-CLOSE_SECONDS: Final = 30.0
-PREDECESSOR_SECONDS: Final = 0.1  # between two looks at whether an index is free
 
 # what passes by itself, or after a rebuild: a full disk, a damaged index, another process
 TROUBLE: Final = (OSError, CatalogError, LexicalIndexDamaged, LexicalIndexBusy)
@@ -40,23 +42,7 @@ T = TypeVar("T")
 log = structlog.get_logger("indexer")
 
 
-@dataclass(frozen=True, slots=True)
-class Reindexed:
-    """What one reindex did: pages, and chunks."""
-
-    pages: Counts
-    vectors: Filled
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """Work that a caller waits for."""
-
-    answer: Callable[[], None]
-    give_up: Callable[[Exception], None]
-
-
-class Indexer:
+class Indexer(Worker):
     """The sole writer of one vault's index and mirror. `store` is None until it is open and after it is closed."""
 
     def __init__(
@@ -67,6 +53,7 @@ class Indexer:
         on_published: Callable[[Indexer], None],
         on_thread_end: Callable[[], None],
     ) -> None:
+        super().__init__(f"index-{vault.name}")
         self.vault = vault
         self.state = IndexState()
         self.store: Store | None = None
@@ -74,45 +61,15 @@ class Indexer:
         self._vectors = Vectors(encoder)
         self._on_published = on_published
         self._on_thread_end = on_thread_end
-        self._wake = threading.Condition()
         self._paths: set[str] = set()
-        self._tasks: list[_Task] = []
-        self._stopping = False
-        self._after: Indexer | None = None
         self._updater: Updater | None = None
+        self._watched = False
         self._next_scan = 0.0
         self._next_commit = float("inf")
         self._next_manifest = 0.0
-        self._watcher = Watcher(vault, self.notice, self._on_watch)
-        self._thread = threading.Thread(target=self._run, name=f"index-{vault.name}", daemon=True)
+        self.watcher = ProvenWatcher(vault, self.notice, self._on_watch)
 
     # -- from any thread -----------------------------------------------------------------------------------------------
-
-    def start(self, after: Indexer | None = None) -> None:
-        """Open the index and keep it; where `after` still closes the same one, once that is done."""
-        self._after = after
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Commit and stop after the batch in hand, without waiting for it."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-
-    def close(self) -> None:
-        """Stop, and wait until that is done."""
-        self.stop()
-        if self._thread.ident is not None:
-            self._thread.join(CLOSE_SECONDS)
-
-    def join(self, seconds: float) -> None:
-        """Wait at most so long for its end."""
-        self._thread.join(seconds)
-
-    @property
-    def closing(self) -> bool:
-        """Whether it was told to stop and still holds its files."""
-        return self._stopping and self._thread.is_alive()
 
     def notice(self, paths: set[str]) -> None:
         """Something may have changed at these paths, relative to the pages' folder; "" is everything."""
@@ -121,22 +78,33 @@ class Indexer:
             self.state.pending = len(self._paths)
             self._wake.notify()
 
-    def wake(self) -> None:
-        """Something outside changed, such as a model that became ready."""
-        with self._wake:
-            self._wake.notify()
-
     def sync(self, timeout: float) -> int:
         """Wait until everything saved before this call is searchable; the generation then.
 
         Raises TimeoutError, Cancelled, or VaultError while indexing is interrupted.
         """
 
+        until = time.monotonic() + timeout
+        told = self.watcher.reached(min(timeout, MARKER_SECONDS))
+
         def work() -> int:
-            self._look()
+            if told and self.state.state == "ready" and not self._updating.retrying:
+                self._catch_up()
+            else:
+                self._look()
             return self._opened().generation
 
-        return self._ask(work).result(timeout)
+        return self._ask(work, soon=True).result(max(until - time.monotonic(), 0.0))
+
+    def after_look(self, work: Callable[[Store], T]) -> T:
+        """Run `work` on the indexer's own thread, right after a look at everything. Raises what it raises, Cancelled,
+        and VaultError where the pages' folder is gone or indexing is interrupted."""
+
+        def looked() -> T:
+            self._look_surely()
+            return work(self._opened())
+
+        return self._ask(looked).result()
 
     def reindex(
         self,
@@ -149,26 +117,20 @@ class Indexer:
         cancelled: Callable[[], bool],
     ) -> Reindexed:
         """Seed A's reindex on the indexer's own thread; blocks until done. Cancelled, VaultError."""
-
-        def given_up() -> bool:
-            return self._stopping or cancelled()
+        request = Request(everything, lexical, vectors, force, progress, lambda: self._stopping or cancelled())
+        look = self._look_surely if request.anew else self._look
+        upkeep = Upkeep(look, self._catch_up, lambda: bool(self._paths or self._soon))
 
         def work() -> Reindexed:
             store = self._opened()
-            progress("scanning", None)
-            pages = self._look(trust=not (everything or (force and lexical)), cancelled=cancelled)
-            if force and lexical:
-                progress("building the word index", None)
-                store.rebuild_lexical()
-            filled = Filled()
-            if vectors:
-                filled = self._vectors.fill_all(
-                    store, force, progress, given_up, lambda: bool(self._paths), self._catch_up
-                )
-            if given_up():
-                raise Cancelled
+            if request.anew:
+                staged = stage(self.vault, self._mirror, store, self._vectors, request, upkeep)
+                self._replace(staged)
+                done = staged.done
+            else:
+                done = reindex_in_place(store, self._vectors, request, upkeep)
             self._commit()
-            return Reindexed(pages, filled)
+            return done
 
         return self._ask(work).result()
 
@@ -177,31 +139,27 @@ class Indexer:
         """Chunks that have no vector yet."""
         return 0 if self.store is None else self.store.missing
 
+    def refused(self, limit: int) -> list[str]:
+        """Paths of pages of which the model refused some text."""
+        return [] if self.store is None else self._vectors.refused_paths(self.store, limit)
+
     @property
     def stale(self) -> bool:
-        """False only while the last scan found everything and nothing has been noticed since."""
+        """False only while the last scan found everything, nothing came since and the watcher is not in doubt."""
         state = self.state
         unsure = state.state != "ready" or state.pending > 0 or state.last_scan is None
+        unsure = unsure or self.watcher.doubtful
         return unsure or (self._updater is not None and self._updater.retrying)
 
-    def _ask(self, work: Callable[[], T]) -> Future[T]:
-        future: Future[T] = Future()
-
-        def answer() -> None:
+    def _ask(self, work: Callable[[], T], *, soon: bool = False) -> Future[T]:
+        def uninterrupted() -> T:
             try:
-                future.set_result(work())
+                return work()
             except TROUBLE as problem:
                 reason = self._interrupted(problem)
-                future.set_exception(VaultError(f"indexing of {self.vault.name} is interrupted: {reason}"))
-            except Exception as problem:  # noqa: BLE001 - handed to the caller, who reports it
-                future.set_exception(problem)
+                raise VaultError(f"indexing of {self.vault.name} is interrupted: {reason}") from problem
 
-        with self._wake:
-            if self._stopping:
-                raise Cancelled
-            self._tasks.append(_Task(answer, future.set_exception))
-            self._wake.notify()
-        return future
+        return self._add(uninterrupted, soon=soon)
 
     def _on_watch(self, watch: WatchState) -> None:
         self.state.watch = watch
@@ -213,10 +171,11 @@ class Indexer:
     def _run(self) -> None:
         try:
             self._wait_for_predecessor()
-            while self.store is None and not self._stopping:
-                self._try_to_open()
             while not self._stopping:
-                self._step()
+                if self.store is None:
+                    self._try_to_open()
+                else:
+                    self._step()
         except Exception as problem:  # the vault is reported as failed in status, with the reason
             self.state.state = "failed"
             self.state.reason = f"{type(problem).__name__}; restart wikid, and run wikid doctor if it comes again"
@@ -224,27 +183,25 @@ class Indexer:
         finally:
             self._finish()
 
-    def _wait_for_predecessor(self) -> None:
-        after, self._after = self._after, None
-        # also when told to stop meanwhile, since the next one waits for this one alone
-        while after is not None and after.closing:
-            after.join(PREDECESSOR_SECONDS)
-
     def _try_to_open(self) -> None:
         """Open, or say why not, refuse what is asked meanwhile, and rest."""
         try:
             self._open()
+        except CatalogCorrupt as problem:
+            self._discard_index(problem)
         except TROUBLE as problem:
             reason = self._interrupted(problem)
-            with self._wake:
-                waiting, self._tasks = self._tasks, []
-            for task in waiting:
-                task.give_up(VaultError(f"the index of {self.vault.name} cannot be opened: {reason}"))
+            self._refuse(VaultError(f"the index of {self.vault.name} cannot be opened: {reason}"))
             self._rest()
 
     def _open(self) -> None:
         self._mirror.open()
-        store = Store(self.vault.state / "current")
+        self._serve(lifecycle.open_current(self.vault.state))
+        if not self._watched:
+            self._watched = True
+            self.watcher.start()
+
+    def _serve(self, store: Store) -> None:
         for kind, _ in store.notes:
             log.warning(kind, vault_id=self.vault.vault_id)
         try:
@@ -257,16 +214,34 @@ class Indexer:
             self.state.state, self.state.reason = "indexing", ""
         self.store = store
         self._on_published(self)
-        self._watcher.start()
         store.warm()
+
+    def _replace(self, staged: Staged) -> None:
+        """The new index in the place of the old one; for that moment nothing answers."""
+        old, self.store = self._opened(), None
+        self.state.state = "indexing"
+        old.close()
+        self._serve(lifecycle.replace(self.vault.state, staged.folder, staged.pages, staged.chunks))
+        self._look()
+        if any(kind == lifecycle.UNDONE for kind, _ in self._opened().notes):
+            raise VaultError(f"the new index of {self.vault.name} was not whole; the one before it answers again")
+
+    def _discard_index(self, problem: Exception) -> None:
+        """The catalog is damaged where opening it does not look: everything is built anew from the files."""
+        log.warning("catalog_rebuilt", vault_id=self.vault.vault_id, kind=type(problem).__name__)
+        store, self.store, self._updater = self.store, None, None
+        if store is not None:
+            try:
+                store.close()
+            except TROUBLE:
+                log.exception("index_not_closed", vault_id=self.vault.vault_id)
+        shutil.rmtree(self.vault.state / lifecycle.CURRENT, ignore_errors=True)
 
     def _finish(self) -> None:
         with self._wake:
             self._stopping = True
-            waiting, self._tasks = self._tasks, []
-        for task in waiting:
-            task.give_up(Cancelled())
-        self._watcher.close()
+        self._refuse(Cancelled())
+        self.watcher.close()
         store, self.store = self.store, None
         try:
             if store is not None:
@@ -289,7 +264,7 @@ class Indexer:
     def _step(self) -> None:
         """One turn: what a caller asked, else what changed, else what is due, else a little embedding, else wait."""
         with self._wake:
-            task = self._tasks.pop(0) if self._tasks else None
+            task = self._next_task()
             paths = set[str]()
             if task is None:
                 paths, self._paths = self._paths, set()
@@ -305,6 +280,7 @@ class Indexer:
             self._rest()
 
     def _work(self, paths: set[str]) -> None:
+        self.watcher.tend()
         if EVERYTHING in paths or time.monotonic() >= self._next_scan:
             self._look()
         elif paths:
@@ -322,18 +298,29 @@ class Indexer:
             self._look()
         elif paths:
             self._look_at(paths)
+        self._answer_soon()
 
     def _look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
         with self._wake:
             self._paths.clear()
         # until this look has ended well another one is due
         self._next_scan = time.monotonic()
+        comparable = trust and self.state.state == "ready"
         try:
             counts = self._updating.look(trust=trust, cancelled=lambda: self._stopping or cancelled())
         except RootUnavailable as problem:
             return self._become_unavailable(problem.reason)
         self._next_scan = time.monotonic() + SCAN_SECONDS
+        if comparable:
+            self.watcher.compare(counts.paths)
         return self._published(counts)
+
+    def _look_surely(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
+        """The same, or VaultError where the folder is gone or empty and nothing can be said of its pages."""
+        counts = self._look(trust=trust, cancelled=cancelled)
+        if self.state.state == "unavailable":
+            raise VaultError(f"the folder of {self.vault.name} is gone or empty, so nothing new can be found")
+        return counts
 
     def _look_at(self, paths: set[str]) -> Counts:
         try:
@@ -356,16 +343,17 @@ class Indexer:
 
     def _embed(self) -> bool:
         """Embed for a while, stopping between two texts when something arrives; False when there was nothing to."""
-        attempt = self._vectors.fill(self._opened(), lambda: bool(self._paths or self._tasks or self._stopping))
+        attempt = self._vectors.fill(self._opened(), lambda: bool(self._paths or self._asked or self._stopping))
         if attempt.made:
             self._on_published(self)
         return attempt.tried > 0
 
     def _settle(self) -> None:
         """Nothing to do: sleep until something arrives or is due."""
-        due = min(self._next_scan, self._next_commit, self._updating.next_retry)
+        retry = min(self._updating.next_retry, self._vectors.next_retry)
+        due = min(self._next_scan, self._next_commit, retry, self.watcher.due)
         with self._wake:
-            if not (self._paths or self._tasks or self._stopping):
+            if not (self._paths or self._asked or self._stopping):
                 self._wake.wait(max(due - time.monotonic(), 0.01))
 
     def _commit(self) -> None:
@@ -386,9 +374,11 @@ class Indexer:
         self._next_scan = time.monotonic() + TROUBLE_SECONDS
         # batches before the one that failed are published
         self._next_commit = min(self._next_commit, time.monotonic() + COMMIT_SECONDS)
+        if isinstance(problem, CatalogCorrupt):
+            self._discard_index(problem)
         return reason
 
     def _rest(self) -> None:
         with self._wake:
-            if not (self._tasks or self._stopping):
+            if not (self._asked or self._stopping):
                 self._wake.wait(TROUBLE_SECONDS)

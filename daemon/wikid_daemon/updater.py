@@ -18,8 +18,9 @@ from wikid_daemon.core.manifest import Known, Scan, Stamp, below, plan
 from wikid_daemon.core.page import Finding
 from wikid_daemon.index.catalog_rows import NewPage
 from wikid_daemon.index.pages import new_page
+from wikid_daemon.index.soundness import unsound_paths
 from wikid_daemon.index.store import Store
-from wikid_daemon.vault.mirror import Mirror, MirrorRecord
+from wikid_daemon.vault.mirror import Mirror, MirrorRecord, NoMirror
 from wikid_daemon.vault.scan import RootUnavailable, scan, scan_paths
 from wikid_daemon.vault.vault import OutsideVault, Vault, read_page
 from wikid_daemon.vault.watcher import EVERYTHING, WatchState
@@ -55,12 +56,13 @@ class IndexState:
 
 @dataclass(slots=True)
 class Counts:
-    """Pages that one look found: new, changed, the same, gone."""
+    """Pages that one look found: new, changed, the same, gone. `paths` are those whose bytes are not the known ones."""
 
     indexed: int = 0
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+    paths: set[str] = field(default_factory=set)
 
     @property
     def changed(self) -> bool:
@@ -81,7 +83,7 @@ class Updater:
     """Keeps store and mirror equal to the vault's files, one call at a time. `waiting` counts what is still to come."""
 
     def __init__(
-        self, vault: Vault, store: Store, mirror: Mirror, state: IndexState, waiting: Callable[[], int]
+        self, vault: Vault, store: Store, mirror: Mirror | NoMirror, state: IndexState, waiting: Callable[[], int]
     ) -> None:
         self._vault = vault
         self._store = store
@@ -92,25 +94,29 @@ class Updater:
         self._by_fold = {names.folded(path): path for path in self._known}
         self._folders = Counter(folder for path in self._known for folder in _folders_of(path))
         self._retries: dict[str, tuple[float, int]] = {}
-        self._mend_mirror()
+        self._checked = False
 
     def _mend_mirror(self) -> None:
-        """After a crash the mirror's manifest is behind the catalog: pages it lacks are read again, others go."""
+        """After a crash the mirror is behind the catalog: pages that it lacks are read again by the next look, and
+        copies that nothing tells of go."""
         served, records = self._store.catalog.served(), self._mirror.records
         lacking = {
             page_id
             for page_id, (_, digest) in served.items()
             if (record := records.get(page_id)) is None or record.content_hash != digest
         }
-        extra = [page_id for page_id in records if page_id not in served]
-        # without a catalog every page is read again anyway
-        if not served or not (lacking or extra):
-            return
-        for page_id in extra:
-            self._mirror.remove(page_id)
         for page_id in lacking | (self._mirror.sweep() & served.keys()):
-            path = served[page_id][0]
+            self._distrust(served[page_id][0])
+
+    def _distrust(self, path: str) -> None:
+        """Have the next look read and write this page again."""
+        if path in self._known:
             self._known[path] = Known(self._known[path].stamp.distrusted(), "")
+
+    def _drop_extra_copies(self) -> None:
+        served = self._store.catalog.served()
+        for page_id in [page_id for page_id in self._mirror.records if page_id not in served]:
+            self._mirror.remove(page_id)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -120,6 +126,10 @@ class Updater:
         Raises RootUnavailable, with nothing dropped, and Cancelled between two batches.
         """
         seen = scan(self._vault, known_pages=len(self._known))
+        if not self._checked:  # not before the first answer, since it reads every text and lists every copy
+            for path in list(self._known) if self._store.pages_outdated else unsound_paths(self._store.catalog):
+                self._distrust(path)
+            self._mend_mirror()
         planned = plan(self._known, seen)
         self._state.skipped = seen.skipped
         self._state.collisions = seen.findings
@@ -132,6 +142,12 @@ class Updater:
         check = planned.check if trust else tuple(seen.entries)
         counts = self._update(check, planned.removed, cancelled, trust=trust)
         counts.unchanged += len(seen.entries) - len(check)
+        if not self._checked:
+            self._drop_extra_copies()
+            self._checked = True
+        # a file that cannot be read now keeps its page as it was, and the version as it is
+        if self._store.pages_outdated and all(known.content_hash for known in self._known.values()):
+            self._store.pages_renewed()
         self._state.last_scan = datetime.fromtimestamp(seen.scanned_at_ns / 1e9, UTC)
         self._state.state, self._state.reason = "ready", ""
         return counts
@@ -237,6 +253,7 @@ class Updater:
         if pages or removed:
             self._store.apply(pages, removed)
         self._store.touch([(each.path, each.file.stamp) for each in read if each.page is None])
+        counts.paths.update(removed, (each.path for each in read if self._is_other(each)))
         for path in removed:
             if self._known.pop(path, None) is not None:
                 self._folders.subtract(_folders_of(path))
@@ -246,6 +263,10 @@ class Updater:
                 self._folders.update(_folders_of(each.path))
             self._known[each.path] = each.file
             self._by_fold[names.folded(each.path)] = each.path
+
+    def _is_other(self, read: _Read) -> bool:
+        known = self._known.get(read.path)
+        return known is None or known.content_hash != read.file.content_hash
 
     def _mirror_page(self, page: NewPage, data: bytes) -> None:
         summary = page.summary

@@ -131,6 +131,13 @@ class SyncParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyParams:
+    vault: str | None = None
+    cwd: str | None = None
+    progress_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelBuildParams:
     name: str = "all-minilm-l6-v2"
     progress_token: str | None = None
@@ -165,6 +172,7 @@ _ROWS: Final = (
     Method("page/get", PageGetParams, r.Page, "read", "A page's text, metadata, relations and backlinks."),
     Method("index/reindex", ReindexParams, r.ReindexReports, "write", "Bring the index up to date, or build it anew."),
     Method("index/sync", SyncParams, r.SyncedVaults, "read", "Return once everything saved before is searchable."),
+    Method("index/verify", VerifyParams, r.VerifyReports, "read", "Compare the index with a fresh build."),
     Method("models/list", NoParams, r.ModelList, "read", "The models wikid knows and their state."),
     Method("models/build", ModelBuildParams, r.ModelRecord, "write", "Build a model from its registry package."),
 )

@@ -116,7 +116,8 @@ class PathReason:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaultStatus:
     """The truth about one vault. `pending` counts pages saved but not searchable, `embedding_pending` chunks without a
-    vector; `stale` is False only where the last full scan and the last canary prove it."""
+    vector; `stale` is False only where the last full scan and the last canary prove it; `rebuilt` tells what has been
+    made anew since the index was opened, and why."""
 
     vault: VaultRecord
     state: Literal["indexing", "ready", "unavailable", "blocked", "failed"]
@@ -139,6 +140,7 @@ class VaultStatus:
     watcher_reason: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     reason: str = ""
+    rebuilt: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +207,43 @@ class ReindexReports:
     """One report for each vault."""
 
     vaults: tuple[ReindexReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One way in which an index is not what a fresh build is: `kind` and `detail` are stable words, never note text."""
+
+    kind: str
+    path: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """A live index against a fresh build of the same files. `compared` names the parts that could be compared;
+    `differing` counts all differences, of which `differences` lists the first; `deleted_share` (0–1) is that of Lucene
+    documents which are not merged away yet."""
+
+    vault_id: VaultId
+    name: str
+    generation: int
+    pages: int
+    chunks: int
+    embedded: int
+    embedding_pending: int
+    compared: tuple[str, ...]
+    probes: int
+    deleted_share: float
+    differing: int
+    elapsed_ms: float
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReports:
+    """One report for each vault."""
+
+    vaults: tuple[VerifyReport, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

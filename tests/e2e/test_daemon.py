@@ -1,6 +1,7 @@
 """The daemon as a person meets it: a real process, real folders, answers over the socket.
 
-Tests named T… are the inputs of the list of known faults; they run in lexical mode over one plain folder.
+Tests named T… are the inputs of the list of known faults, in lexical mode over one plain folder; those about changing
+files are in `test_watching.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -378,56 +378,7 @@ def test_sync_returns_when_what_was_saved_before_is_searchable(daemon: DaemonPro
         assert daemon.found(f"toksync{number}", "notes") == [f"s{number}"]
 
 
-def test_a_note_with_the_same_length_and_time_is_still_noticed(daemon: DaemonProcess, tmp_path: Path) -> None:
-    root = tmp_path / "notes"
-    place = write(root, "n.md", "# N\n\ntokfirst\n")
-    daemon.add(root, "notes")
-    before = place.stat()
-    place.write_text("# N\n\ntokother\n")
-    os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
-    daemon.client.sync(vault="notes")
-    assert daemon.found("tokother", "notes") == ["n"]
-
-
 # -- files that cannot be pages ----------------------------------------------------------------------------------------
-
-
-def test_odd_files_are_counted_with_their_reason_and_stop_nothing(daemon: DaemonProcess, tmp_path: Path) -> None:
-    root = tmp_path / "notes"
-    base_notes(root, 3)
-    os.mkfifo(root / "pipe.md")
-    (root / "folder.md").mkdir()
-    write(root, "folder.md/inner.md", "# Inner\n\ntokinner\n")
-    (root / "device.md").symlink_to("/dev/zero")
-    (root / "dangling.md").symlink_to("nowhere")
-    with socket.socket(socket.AF_UNIX) as listener:
-        here = os.getcwd()
-        os.chdir(root)
-        listener.bind("socket.md")
-        os.chdir(here)
-    write(root, "CON.md", "# Device name\n\ntokdevice\n")
-    write(root, "big.md", "# Big\n\n" + "word " * (1 << 20))
-    write(root, ".obsidian/w.md", "hidden")
-    write(root, "x.md.tmp-1-2", "temporary")
-    write(root, "plan.sync-conflict-20261101-101500-ABCDEFG.md", "copy")
-    daemon.add(root, "notes")
-    status = daemon.status("notes")
-    assert {each.path: each.reason for each in status.failed} == {"big.md": "document_limit_bytes"}
-    assert {each.path: each.reason for each in status.skipped_paths} == {
-        "pipe.md": "not_a_regular_file",
-        "folder.md": "not_a_regular_file",
-        "socket.md": "not_a_regular_file",
-        "device.md": "symlink",
-        "dangling.md": "symlink",
-        ".obsidian": "hidden",
-        "x.md.tmp-1-2": "temporary",
-        "plan.sync-conflict-20261101-101500-ABCDEFG.md": "conflict_copy",
-    }
-    assert status.state == "ready"
-    assert status.pages == 5
-    assert daemon.found("tokdevice") == ["CON"]
-    assert daemon.found("tokinner") == ["folder.md/inner"]
-    assert daemon.found("tok02zebra") == ["n02"]
 
 
 NASTY = {
@@ -553,31 +504,6 @@ def test_a_damaged_index_is_rebuilt_by_itself(daemon: DaemonProcess, tmp_path: P
     daemon.client.sync(vault="notes")
     assert queries(daemon, 6) == before
     assert daemon.status("notes").pages == 6
-
-
-def test_a_root_that_is_away_keeps_its_answers(daemon: DaemonProcess, tmp_path: Path) -> None:
-    root, away = tmp_path / "notes", tmp_path / "away"
-    base_notes(root, 4)
-    daemon.add(root, "notes")
-    generation = daemon.status("notes").generation
-    root.rename(away)
-    until(lambda: daemon.status("notes").state == "unavailable", "the root being missed")
-    answer = daemon.client.recall("tok03zebra", vault="notes", mode="lexical")
-    item = answer.bundles[0].card
-    assert item is not None
-    assert (item.page_id, answer.stale) == ("n03", True)
-    assert "vault_unavailable" in [each.kind for each in answer.diagnostics]
-    assert daemon.status("notes").pages == 4
-    root.mkdir()  # an unmounted disk leaves its mount point, empty
-    with pytest.raises(RequestRefused) as refused:
-        daemon.client.sync(vault="notes")
-    assert refused.value.kind == "vault_unavailable"
-    assert (daemon.status("notes").state, daemon.status("notes").pages) == ("unavailable", 4)
-    root.rmdir()
-    away.rename(root)
-    until(lambda: daemon.status("notes").state == "ready", "the root being back")
-    assert daemon.found("tok03zebra", "notes") == ["n03"]
-    assert daemon.status("notes").generation == generation
 
 
 def test_a_root_that_is_away_at_start_is_told_and_served_when_it_returns(daemon: DaemonProcess, tmp_path: Path) -> None:

@@ -11,10 +11,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import structlog
 
 from builders import FakeEmbedder, base_notes, numbered_note, page, save_atomically, tree, until, write
+from wikid_daemon import updater
 from wikid_daemon.files import FileBytes
-from wikid_daemon.index import jvm
+from wikid_daemon.health import vault_status
+from wikid_daemon.index import jvm, vectors
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault import vault as vault_module
@@ -142,20 +145,42 @@ def test_another_model_embeds_all_and_the_first_comes_back_for_nothing(make: Mak
     assert (len(fake.embedded), len(other.embedded)) == (20, 20)
 
 
-def test_a_text_that_the_model_refuses_stays_findable_and_is_not_tried_for_ever(make: Make, root: Path) -> None:
+def failures(indexer: Indexer) -> dict[str, str]:
+    return {each.path: each.reason for each in vault_status(indexer).failed}
+
+
+def test_t30_a_text_that_the_model_refuses_is_found_by_words_tried_again_and_told(
+    make: Make, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "RETRY_SECONDS", (0.02, 0.05))
     fake = FakeEmbedder(poison="POISON")
     write(root, "poison.md", "# Poison\n\nPOISON tokpoison\n")
     indexer = make(root, fake)
-    until(lambda: len(fake.embedded) == 20, "the others having vectors")
-    until(lambda: indexer.embedding_pending == 1, "one chunk left")
+    until(lambda: fake.refused == 3, "the text being given up")
+    assert len(fake.embedded) == 20
     for number in range(5):
         write(root, f"more{number}.md", f"# More\n\nmore{number}\n")
         indexer.sync(30)
     until(lambda: len(fake.embedded) == 25, "the new ones having vectors")
     assert found(indexer, "tokpoison") == ["poison"]
-    assert fake.refused == 1
-    assert indexer.embedding_pending == 1
+    assert (fake.refused, indexer.embedding_pending) == (3, 1)
+    assert failures(indexer) == {"poison.md": "not_embedded"}
     assert indexer.state.state == "ready"
+    (root / "poison.md").unlink()
+    indexer.sync(30)
+    assert failures(indexer) == {}
+
+
+def test_t30_a_text_that_was_refused_once_gets_its_vector_by_and_by(
+    make: Make, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "RETRY_SECONDS", (0.2,) * 100)
+    fake = FakeEmbedder(poison="tok07zebra")
+    indexer = make(root, fake)
+    until(lambda: failures(indexer) == {"n07.md": "not_embedded"}, "the refusal being told")
+    fake.relent()
+    until(lambda: embedded(indexer), "every chunk having a vector")
+    assert (failures(indexer), indexer.embedding_pending) == ({}, 0)
 
 
 def test_a_model_that_arrives_later_is_used_at_once(tmp_path: Path, root: Path) -> None:
@@ -254,7 +279,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, path: str, problem: OSError, times:
     return tries
 
 
-def test_an_unreadable_note_is_told_and_the_others_are_served(
+def test_t09_an_unreadable_note_is_told_and_the_others_are_served(
     make: Make, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, "n09.md", PermissionError(errno.EACCES, "no"))
@@ -278,13 +303,19 @@ def test_a_note_that_becomes_unreadable_keeps_its_last_text(
     assert (indexer.state.failed, found(indexer, "tok09zebra")) == ({}, [])
 
 
-def test_a_note_that_is_busy_is_read_by_and_by(make: Make, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tries = failing(monkeypatch, "n10.md", OSError(errno.EDEADLK, "busy"), times=2)
-    indexer = make(root)
-    assert indexer.state.failed == {"n10.md": "temporarily_unavailable"}
-    until(lambda: found(indexer, "tok10zebra") == ["n10"], "the retry")
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.EDEADLK])
+def test_t09_a_note_that_is_busy_is_read_by_and_by_and_logged_once(
+    make: Make, root: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(updater, "RETRY_SECONDS", (0.3, 0.01, 0.01, 0.01))
+    tries = failing(monkeypatch, "n10.md", OSError(code, "busy"), times=3)
+    with structlog.testing.capture_logs() as logged:
+        indexer = make(root)
+        until(lambda: found(indexer, "tok10zebra") == ["n10"], "the retry")
     assert indexer.state.failed == {}
-    assert len(tries) == 3
+    assert len(tries) >= 4
+    told = [each for each in logged if each["event"] == "file_not_read"]
+    assert [each["kind"] for each in told] == ["temporarily_unavailable"]
 
 
 def test_an_empty_folder_is_a_vault_that_fills(make: Make, tmp_path: Path) -> None:
@@ -299,7 +330,7 @@ def test_an_empty_folder_is_a_vault_that_fills(make: Make, tmp_path: Path) -> No
 # -- the root ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_root_that_went_away_prunes_nothing_and_embeds_nothing_when_it_is_back(
+def test_t06_a_root_that_went_away_prunes_nothing_and_embeds_nothing_when_it_is_back(
     make: Make, root: Path, tmp_path: Path
 ) -> None:
     fake = FakeEmbedder()

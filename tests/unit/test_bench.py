@@ -18,7 +18,7 @@ from wikid_daemon.bench.__main__ import main
 from wikid_daemon.bench.dataset import DatasetUnusable, JudgedQuery, chosen
 from wikid_daemon.bench.generate import VaultGenerator
 from wikid_daemon.bench.metrics import bootstrap, ndcg, recall_at_k, reciprocal_rank
-from wikid_daemon.bench.report import Figure, figure_table
+from wikid_daemon.bench.report import Figure, figure_table, growth_table
 from wikid_daemon.core.chunking import chunk
 from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.page import KnowledgeDocument
@@ -251,4 +251,12 @@ def test_the_table_shows_each_figure_beside_its_target() -> None:
     assert [line.split() for line in table.splitlines()[1:]] == [
         ["latency", "12.35", "ms", "≤", "5", "ms", "NO"],
         ["rate", "not", "measured", "≥", "60", "%"],
+    ]
+
+
+def test_the_growth_table_has_a_column_for_each_size() -> None:
+    table = growth_table([{"pages": 1_000, "hybrid_p50_ms": None}, {"pages": 10_000, "hybrid_p50_ms": 7.5}])
+    assert [line.split() for line in table.splitlines()] == [
+        ["pages", "1000", "10000"],
+        ["hybrid_p50_ms", "not", "measured", "7.5"],
     ]

@@ -213,6 +213,7 @@ def test_an_interrupt_is_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: 
         (["sync", "--wait", "2.5"], "index/sync", {"timeout_ms": 2500}),
         (["reindex", "--scope", "all", "--force"], "index/reindex", {"scope": "all", "force": True}),
         (["reindex", "--components", "vectors"], "index/reindex", {"components": ["vectors"]}),
+        (["verify", "--vault", "w"], "index/verify", {"vault": "w"}),
         (["models", "list"], "models/list", {}),
         (["models", "build", "m"], "models/build", {"name": "m"}),
     ],
@@ -283,6 +284,28 @@ def test_a_reindex_with_errors_is_exit_1(daemon: FakeDaemon, capsys: pytest.Capt
     fields = {name: getattr(REPORT, name) for name in r.ReindexReport.__slots__}
     daemon.answers["index/reindex"] = r.ReindexReports(vaults=(r.ReindexReport(**{**fields, "errors": errors}),))
     assert run(capsys, "reindex")[0] == 1
+
+
+@pytest.mark.parametrize(("differing", "code"), [(0, 0), (3, 1)])
+def test_an_index_that_differs_is_exit_1(
+    differing: int, code: int, daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = r.VerifyReport(
+        vault_id=r.VaultId("v"),
+        name="n",
+        generation=3,
+        pages=1,
+        chunks=1,
+        embedded=1,
+        embedding_pending=0,
+        compared=("pages",),
+        probes=0,
+        deleted_share=0.0,
+        differing=differing,
+        elapsed_ms=1,
+    )
+    daemon.answers["index/verify"] = r.VerifyReports(vaults=(report,))
+    assert run(capsys, "verify")[0] == code
 
 
 def test_start_says_where_the_daemon_listens(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from wikid_protocol.decode import decode
 from wikid_protocol.messages import result
 from wikid_protocol.methods import METHODS
 
-RENAMED = {"index/reindex": "reindex", "index/sync": "sync"}
+RENAMED = {"index/reindex": "reindex", "index/sync": "sync", "index/verify": "verify"}
 NAMES = {name: RENAMED.get(name, name.replace("/", "_")) for name in METHODS if name != "initialize"}
 MODEL = r.ModelRecord(name="m", purpose="embedder", state="ready")
 
@@ -160,6 +160,7 @@ def test_long_calls_have_time_unless_told_otherwise(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
     calls: list[tuple[Callable[[Client], object], float]] = [
         (lambda client: client.reindex(), LONG_TIMEOUT),
+        (lambda client: client.verify(), LONG_TIMEOUT),
         (lambda client: client.sync(timeout_ms=60_000), 65.0),
         (lambda client: client.reindex(timeout=4), 4.0),
         (lambda client: client.ping(), 9.0),

@@ -285,7 +285,14 @@ def test_a_status_tells_the_truth_about_each_vault() -> None:
         models=(r.ModelRecord(name="mini", purpose="embedder", state="absent", reason="run: wikid models build"),),
         vaults=(
             r.VaultStatus(
-                vault=vault("home"), state="ready", generation=3, pages=1_204, chunks=1, embedded=0, embedding_pending=1
+                vault=vault("home"),
+                state="ready",
+                generation=3,
+                pages=1_204,
+                chunks=1,
+                embedded=0,
+                embedding_pending=1,
+                rebuilt=(r.Diagnostic(kind="lexical_rebuilt", message="the Lucene index was made by another version"),),
             ),
             r.VaultStatus(
                 vault=vault("work", blocked="no"),
@@ -304,6 +311,7 @@ def test_a_status_tells_the_truth_about_each_vault() -> None:
         "home  ready  may be behind",
         "1,204 pages · 1 chunk · 0 embedded · 1 chunk to embed · generation 3",
         "scanned never · canary never",
+        "made anew: the Lucene index was made by another version",
         "work  blocked\n",
         "! its config cannot be read",
         "! p0.md: permission denied",
@@ -398,6 +406,49 @@ def test_a_reindex_says_what_changed_and_what_went_wrong() -> None:
     ]
     synced = r.Synced(vault_id=r.VaultId("v"), name="home", generation=42, elapsed_ms=31)
     assert render.sync_text(r.SyncedVaults(vaults=(synced,))) == "home  searchable at generation 42  31 ms\n"
+
+
+def verify_report(*differences: r.Difference) -> r.VerifyReports:
+    report = r.VerifyReport(
+        vault_id=r.VaultId("v"),
+        name="home",
+        generation=7,
+        pages=1_200,
+        chunks=1,
+        embedded=0,
+        embedding_pending=1,
+        compared=("pages", "documents", "ranking"),
+        probes=80,
+        deleted_share=0.126,
+        differing=len(differences),
+        elapsed_ms=2_340,
+        differences=differences,
+    )
+    return r.VerifyReports(vaults=(report,))
+
+
+def test_an_index_that_equals_a_fresh_build_says_what_was_compared() -> None:
+    assert render.verify_text(verify_report(), width=100).splitlines() == [
+        "home  equals a fresh build  2.3 s",
+        "  1,200 pages · 1 chunk · 0 embedded · 1 chunk to embed · 80 queries · 13 % deleted, not merged yet",
+        "  generation 7",
+        "  compared: pages, documents, ranking",
+    ]
+
+
+def test_an_index_that_differs_shows_where_and_what_to_do() -> None:
+    differences = (
+        r.Difference(kind="page_differs", path="a\x1b.md", detail="hash"),
+        *(r.Difference(kind="page_extra", path=f"{number}.md") for number in range(24)),
+    )
+    lines = render.verify_text(verify_report(*differences)).splitlines()
+    assert lines[0] == "home  differs from a fresh build in 25 places  2.3 s"
+    assert "  ! a.md: page differs: hash" in lines
+    assert sum(each.startswith("  ! ") for each in lines) == 20
+    assert lines[-2:] == [
+        "    and 5 more; see: wikid verify --json",
+        "  → build it anew: wikid reindex --scope all --force",
+    ]
 
 
 def test_models_are_listed_with_their_state() -> None:

@@ -1,4 +1,4 @@
-"""`wikid sync` and `wikid reindex`."""
+"""`wikid sync`, `wikid reindex` and `wikid verify`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from wikid_client.commands.calling import connect, folder, show
 from wikid_client.commands.parser import CommandParser, seconds
 from wikid_client.console import Console
-from wikid_client.layout.status import reindexed, synced
+from wikid_client.layout.status import reindexed, synced, verified
 from wikid_client.progress import shown
 from wikid_protocol.errors import EXIT_FINDING
 
@@ -26,6 +26,10 @@ def configure_reindex(parser: CommandParser) -> None:
     add("--components", metavar="C", type=_components, default=_COMPONENTS, help="lexical, vectors, or both")
     add("--force", action="store_true", help="build anew what is up to date as well")
     parser.set_defaults(run=_reindex)
+
+
+def configure_verify(parser: CommandParser) -> None:
+    parser.set_defaults(run=_verify)
 
 
 def _sync(options: argparse.Namespace, console: Console) -> int:
@@ -49,6 +53,13 @@ def _reindex(options: argparse.Namespace, console: Console) -> int:
         )
     code = show(options, console, found, lambda: reindexed(found, console.width))
     return EXIT_FINDING if any(each.errors for each in found.vaults) else code
+
+
+def _verify(options: argparse.Namespace, console: Console) -> int:
+    with connect(options) as client, shown(console, "Verifying") as progress:
+        found = client.verify(vault=options.vault, cwd=folder(), progress=progress, timeout=options.timeout)
+    code = show(options, console, found, lambda: verified(found, console.width))
+    return EXIT_FINDING if any(each.differing for each in found.vaults) else code
 
 
 def _components(text: str) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from wikid_protocol.records import (
     VaultList,
     VaultRecord,
     VaultStatus,
+    VerifyReport,
+    VerifyReports,
 )
 
 _STATE_STYLES: Final[dict[str, Style]] = {
@@ -33,6 +35,7 @@ _STATE_STYLES: Final[dict[str, Style]] = {
     "failed": "bad",
 }
 _SHOWN_PATHS: Final = 5
+_SHOWN_DIFFERENCES: Final = 20
 
 
 def status(report: StatusReport, width: int) -> list[Line]:
@@ -127,6 +130,14 @@ def synced(found: SyncedVaults) -> list[Line]:
     return table(rows) or [row("No vault to wait for."), *_no_vaults()]
 
 
+def verified(found: VerifyReports, width: int) -> list[Line]:
+    """Whether each index is what a fresh build is, and the first places where it is not."""
+    lines: list[Line] = []
+    for each in found.vaults:
+        lines += _verified(each, width)
+    return lines or [row("No vault was compared."), *_no_vaults()]
+
+
 def _daemon(daemon: DaemonStatus) -> list[Line]:
     about = joined(
         (
@@ -156,6 +167,7 @@ def _vault(found: VaultStatus, width: int) -> list[Line]:
         lines += listed(_amounts(found), width, 2, "")
         lines += listed(_proof(found), width, 2, "")
     lines += listed(_left_out(found), width, 2)
+    lines += listed([f"made anew: {line(each.message)}" for each in found.rebuilt], width, 2)
     return lines + _failures(found.failed, width)
 
 
@@ -215,6 +227,33 @@ def _reindexed(report: ReindexReport, width: int) -> list[Line]:
     lines += listed(done, width, 2, "")
     lines += diagnostics(report.errors, width, 2)
     return lines + diagnostics(report.warnings, width, 2)
+
+
+def _verified(report: VerifyReport, width: int) -> list[Line]:
+    same = Span("equals a fresh build", "good")
+    other = Span(f"differs from a fresh build in {count(report.differing, 'place')}", "bad")
+    name, seconds = Span(line(report.name), "title"), Span(f"  {elapsed(report.elapsed_ms)}", "dim")
+    lines: list[Line] = [row(name, "  ", other if report.differing else same, seconds)]
+    amounts = (
+        count(report.pages, "page"),
+        count(report.chunks, "chunk"),
+        f"{report.embedded:,} embedded",
+        f"{count(report.embedding_pending, 'chunk')} to embed" if report.embedding_pending else "",
+        count(report.probes, "query", "queries"),
+        f"{100 * report.deleted_share:.0f} % deleted, not merged yet",
+        f"generation {report.generation:,}",
+    )
+    lines += listed(amounts, width, 2, "")
+    lines += listed(("compared: " + ", ".join(map(line, report.compared)),), width, 2, "")
+    for each in report.differences[:_SHOWN_DIFFERENCES]:
+        what = joined((line(each.kind).replace("_", " "), line(each.detail)), ": ")
+        lines += hanging("! ", f"{line(each.path)}: {what}", width, 2, "bad")
+    if report.differing > _SHOWN_DIFFERENCES:
+        more = f"and {report.differing - _SHOWN_DIFFERENCES:,} more; see: wikid verify --json"
+        lines.append(row(Span(more, "dim"), indent=4))
+    if report.differing:
+        lines.append(row(Span("→ build it anew: wikid reindex --scope all --force", "dim"), indent=2))
+    return lines
 
 
 def _no_vaults() -> list[Line]:

@@ -7,11 +7,12 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, get_args
 
-from wikid_daemon.bench import quality, report, speed
+from wikid_daemon.bench import quality, report, scale, speed
 from wikid_daemon.bench.dataset import DatasetUnusable
 from wikid_daemon.bench.sandbox import BenchmarkFailed
 
@@ -55,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     about.add_argument(
         "--embed-chunks", type=_positive, default=speed.EMBED_CHUNKS, help="about how many are embedded (%(default)s)"
     )
+    about.add_argument(
+        "--scale", type=_sizes, nargs="?", const=scale.SIZES, metavar="PAGES,…", help="growth instead, over these sizes"
+    )
     about.add_argument("--json", action="store_true", help="print JSON, and the table on stderr")
     about.set_defaults(run=_speed)
     about = commands.add_parser("quality", help="ranking quality on judged queries")
@@ -91,6 +95,10 @@ def _positive(text: str) -> int:
     return value
 
 
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_positive(each) for each in text.split(","))
+
+
 def _quality(options: argparse.Namespace) -> int:
     found = quality.measure(
         options.place, vault=options.vault, modes=options.modes, queries=options.queries, say=report.say
@@ -103,6 +111,8 @@ def _quality(options: argparse.Namespace) -> int:
 
 
 def _speed(options: argparse.Namespace) -> int:
+    if options.scale is not None:
+        return _scale(options.scale)
     started = time.perf_counter()
     figures, settings = speed.measure(options.pages, options.embed_chunks, report.say)
     seconds = round(time.perf_counter() - started)
@@ -113,6 +123,13 @@ def _speed(options: argparse.Namespace) -> int:
         print(table, file=sys.stderr)
     else:
         print(table)
+    return EXIT_DONE
+
+
+def _scale(sizes: Sequence[int]) -> int:
+    found = [each.to_json() for each in scale.measure(sizes, report.say)]
+    print(json.dumps({"machine": report.machine(), "vectors": speed.VECTORS, "sizes": found}, indent=2))
+    print(report.growth_table(found), file=sys.stderr)
     return EXIT_DONE
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnxruntime
+import structlog
 
 from wikid_daemon.bench import bare
 from wikid_daemon.bench.generate import VaultGenerator, letters
@@ -230,4 +231,6 @@ MEASUREMENTS: Final[dict[str, Callable[[Given], dict[str, Any]]]] = {
 
 
 if __name__ == "__main__":
+    # standard output is the answer's
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     print(json.dumps(MEASUREMENTS[sys.argv[1]](json.loads(sys.argv[2]))))

@@ -106,6 +106,12 @@ def quality_table(found: QualityReport) -> str:
     return "\n".join((head, _table(rows), *(f"note: {note}" for note in found.notes)))
 
 
+def growth_table(sizes: Sequence[dict[str, Any]]) -> str:
+    """A row for each figure, a column for each size."""
+    cells = [("not measured" if value is None else f"{value:g}" for value in each.values()) for each in sizes]
+    return _table(list(zip(sizes[0], *cells, strict=True)))
+
+
 def _table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

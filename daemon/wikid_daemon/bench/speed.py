@@ -62,12 +62,12 @@ class Ground:
 
 def measure(pages: int, embed_chunks: int, say: Say) -> tuple[list[Figure], dict[str, Any]]:
     """All figures, and the settings that they were measured with. Takes about five minutes on two cores."""
-    model = _has_model(say)
+    model = has_model(say)
     with sandbox() as place:
-        ground = _ground(place, "vault", pages, say)
+        ground = generated(place, "vault", pages, say)
         figures = [_indexing(ground, say)]
         if model:
-            figures.append(_embedding(_ground(place, "small", round(embed_chunks / CHUNKS_PER_PAGE), say), say))
+            figures.append(_embedding(generated(place, "small", round(embed_chunks / CHUNKS_PER_PAGE), say), say))
             say("filling the catalog with vectors")
             ground.run("fill_vectors", pages=pages, seed=SEED)
         queries = ground.generator.queries(RECALLS)
@@ -78,7 +78,8 @@ def measure(pages: int, embed_chunks: int, say: Say) -> tuple[list[Figure], dict
     return figures, settings
 
 
-def _has_model(say: Say) -> bool:
+def has_model(say: Say) -> bool:
+    """Whether an embedding model has been built, told where not."""
     try:
         found = model_folder() is not None
     except ModelUnusable as problem:
@@ -89,7 +90,8 @@ def _has_model(say: Say) -> bool:
     return found
 
 
-def _ground(place: Sandbox, name: str, pages: int, say: Say) -> Ground:
+def generated(place: Sandbox, name: str, pages: int, say: Say) -> Ground:
+    """A vault of so many pages, written but not indexed."""
     say(f"writing a vault of {pages} pages")
     root = init_vault(place.root / name, name, "personal")
     ground = Ground(place, root, VaultGenerator(pages, SEED))
@@ -157,7 +159,7 @@ def _serving(ground: Ground, queries: Sequence[str], engines: dict[str, Any], sa
         client.vault_add(str(root), name="bench")
     warm_up = ground.generator.queries(WARM_UP, stream="warm-up")
     figures = _starts(ground, warm_up[0], say)
-    with _ready_daemon(ground, model=model) as running:
+    with ready_daemon(ground, model=model) as running:
         modes: tuple[Mode, ...] = ("lexical", "hybrid") if model else ("lexical",)
         for mode in modes:
             say(f"{len(queries)} warm recalls, {mode}")
@@ -174,7 +176,8 @@ def _serving(ground: Ground, queries: Sequence[str], engines: dict[str, Any], sa
 
 
 @contextmanager
-def _ready_daemon(ground: Ground, *, model: bool) -> Iterator[PrivateDaemon]:
+def ready_daemon(ground: Ground, *, model: bool) -> Iterator[PrivateDaemon]:
+    """A daemon that has indexed everything and, with `model`, serves every vector."""
     with daemon(ground.place) as running:
         with running.client() as client:
             serving.await_ready(client, with_vectors=model)
@@ -213,18 +216,13 @@ def _recall_figures(mode: Mode, times: RecallTimes, engines: dict[str, Any]) -> 
 
 
 def _saves(ground: Ground, running: PrivateDaemon, say: Say, *, model: bool) -> list[Figure]:
-    folder = ground.pages_root / "concepts"
-    say(f"{SAVES} saves, found by words")
-    # a word that no page has, so that finding it proves the save
-    texts = [
-        f"quillmark{number:04d} {text}" for number, text in enumerate(ground.generator.queries(SAVES, stream="saves"))
-    ]
-    words = serving.save_times(running, ground.root, folder, "lexical", texts)
+    words = saves_by_words(ground, running, say)
     figures = [
         Figure("save to searchable by words, p50", percentile(words, 50), "ms", 150),
         Figure("save to searchable by words, p95", percentile(words, 95), "ms", 500),
     ]
     if model:
+        folder = ground.pages_root / "concepts"
         say(f"{SAVES} saves, found by vector")
         texts = [
             f"quillmeaning{number:04d} {text}"
@@ -234,3 +232,12 @@ def _saves(ground: Ground, running: PrivateDaemon, say: Say, *, model: bool) -> 
         detail = {"p50": percentile(vectors, 50)}
         figures.append(Figure("save to searchable by vector, p95", percentile(vectors, 95), "ms", 1_500, detail=detail))
     return figures
+
+
+def saves_by_words(ground: Ground, running: PrivateDaemon, say: Say) -> list[float]:
+    """Milliseconds from a save to a recall that finds it by a word that no other page has."""
+    say(f"{SAVES} saves, found by words")
+    texts = [
+        f"quillmark{number:04d} {text}" for number, text in enumerate(ground.generator.queries(SAVES, stream="saves"))
+    ]
+    return serving.save_times(running, ground.root, ground.pages_root / "concepts", "lexical", texts)

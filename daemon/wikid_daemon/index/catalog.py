@@ -7,52 +7,49 @@ cursor. Vectors are kept by chunk hash and model identity, so unchanged text is 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import apsw
 import orjson
 
-from wikid_daemon.core.manifest import Known, Stamp
-from wikid_daemon.core.summary import summary_from_json
+from wikid_daemon.core.manifest import Stamp
+from wikid_daemon.index.catalog_reading import CatalogReader
 from wikid_daemon.index.catalog_rows import (
     MAX_CHUNKS,
     SCHEMA,
     TABLES,
     NewPage,
-    StoredChunk,
-    StoredLink,
-    StoredPage,
     Written,
     chunk_number,
 )
 
 UNUSED_FACTOR: Final = 2  # a deleted note that comes back should find its vectors
-_PAGE_COLUMNS: Final = "page, path, page_id, generation, content_hash, summary"
+BUSY_SECONDS: Final = 0.001  # between two looks at whether a search has ended
 
 
 CatalogError = apsw.Error
 """What SQLite raises while the catalog is opened or in use: a full disk, say."""
 
+CatalogCorrupt: Final = (apsw.CorruptError, apsw.NotADBError)
+"""What SQLite raises when it reads a part of the file that is damaged, which may be long after it was opened."""
+
 # anything else, a full disk or too many open files, passes, and must not cost every vector
-_DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError)
+_DAMAGE: Final = (*CatalogCorrupt, apsw.SQLError)
 
 
 class CatalogDamaged(Exception):
     """The database cannot be read or has another schema; it is rebuilt from the vault."""
 
 
-class Catalog:
+class Catalog(CatalogReader):
     """One SQLite file. One thread writes; any number of threads read, each over its own connection."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._readers = threading.local()
-        self._open_readers: list[apsw.Connection] = []
-        self._guard = threading.Lock()
+        super().__init__(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = self._connect()
         try:
@@ -83,9 +80,11 @@ class Catalog:
         self.generation = int(self.state("generation") or 0)
 
     def close(self) -> None:
+        """Let go of the file; a search that another thread is at ends with an error."""
         with self._guard:
+            self._closed = True
             for each in (*self._open_readers, self._db):
-                each.close()
+                _close(each)
             self._open_readers.clear()
 
     # -- writing: the indexer's thread alone --------------------------------------------------------------------------
@@ -170,6 +169,25 @@ class Catalog:
         self._db.execute("INSERT OR IGNORE INTO models(identity) VALUES(?)", (identity,))
         return int(self._db.execute("SELECT model FROM models WHERE identity=?", (identity,)).get)
 
+    def take_vectors(self, other: Path) -> None:
+        """Take over the vectors of another catalog's file, of every model, for the chunks that are here."""
+        self._db.execute("ATTACH ? AS other", (str(other),))
+        try:
+            with self._db:
+                self._db.execute("INSERT OR IGNORE INTO models(identity) SELECT identity FROM other.models")
+                self._db.execute(
+                    "INSERT OR IGNORE INTO vectors SELECT m.model, v.hash, v.vector FROM other.vectors v"
+                    " JOIN other.models o ON o.model=v.model JOIN main.models m ON m.identity=o.identity"
+                    " WHERE v.hash IN (SELECT hash FROM main.chunks)"
+                )
+        finally:
+            self._db.execute("DETACH other")
+
+    def follow(self, generation: int) -> None:
+        """Publish all that is here as the generation after this one."""
+        self.set_state("generation", str(generation + 1))
+        self.generation = generation + 1
+
     def drop_tombstones(self, up_to: int) -> None:
         """Removals that every index has taken over need no tombstone."""
         with self._db:
@@ -188,175 +206,17 @@ class Catalog:
             with self._db:
                 self._db.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
 
-    # -- reading: any thread ------------------------------------------------------------------------------------------
-
-    def _reader(self) -> apsw.Connection:
-        found: apsw.Connection | None = getattr(self._readers, "connection", None)
-        if found is None:
-            found = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
-            found.set_busy_timeout(5_000)
-            self._readers.connection = found
-            with self._guard:
-                self._open_readers.append(found)
-        return found
-
-    def state(self, key: str) -> str | None:
-        value = self._reader().execute("SELECT value FROM state WHERE key=?", (key,)).get
-        return None if value is None else str(value)
-
-    def known_files(self) -> dict[str, Known]:
-        """Every file that was read, served or not, by path."""
-        rows = self._reader().execute("SELECT path, content_hash, size, mtime_ns, ctime_ns, inode FROM pages")
-        return {path: Known(Stamp(*stamp), digest) for path, digest, *stamp in rows}
-
-    def served(self) -> dict[str, tuple[str, str]]:
-        """Page id → path and content hash, of every served page."""
-        rows = self._reader().execute("SELECT page_id, path, content_hash FROM pages WHERE summary IS NOT NULL")
-        return {page_id: (path, digest) for page_id, path, digest in rows}
-
-    def page_by_id(self, page_id: str) -> StoredPage | None:
-        return self._one_page("page_id=? AND summary IS NOT NULL", page_id)
-
-    def _one_page(self, where: str, value: object) -> StoredPage | None:
-        rows = self._reader().execute(
-            f"SELECT {_PAGE_COLUMNS} FROM pages WHERE {where} ORDER BY path LIMIT 1", (value,)
-        )
-        return next((_stored(row) for row in rows if row[5] is not None), None)
-
-    def pages(self, numbers: Sequence[int]) -> dict[int, StoredPage]:
-        """The served pages with these numbers."""
-        marks = ",".join("?" * len(numbers))
-        rows = self._reader().execute(
-            f"SELECT {_PAGE_COLUMNS} FROM pages WHERE page IN ({marks}) AND summary IS NOT NULL", tuple(numbers)
-        )
-        return {row[0]: _stored(row) for row in rows}
-
-    def pages_after(self, generation: int) -> Iterator[StoredPage]:
-        """Served pages changed after `generation`, oldest change first."""
-        rows = self._reader().execute(
-            f"SELECT {_PAGE_COLUMNS} FROM pages WHERE generation>? AND summary IS NOT NULL ORDER BY generation, page",
-            (generation,),
-        )
-        return map(_stored, rows)
-
-    def gone_after(self, generation: int) -> list[int]:
-        """Numbers of pages removed, or no longer served, after `generation`."""
-        rows = self._reader().execute(
-            "SELECT page FROM tombstones WHERE generation>?1 UNION"
-            " SELECT page FROM pages WHERE generation>?1 AND summary IS NULL",
-            (generation,),
-        )
-        return [page for (page,) in rows]
-
-    def chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
-        marks = ",".join("?" * len(numbers))
-        rows = self._reader().execute(
-            f"SELECT chunk, page, ordinal, line, heading, text, hash FROM chunks WHERE chunk IN ({marks})",
-            tuple(numbers),
-        )
-        return {row[0]: StoredChunk(*row) for row in rows}
-
-    def chunks_of(self, page: int) -> list[StoredChunk]:
-        rows = self._reader().execute(
-            "SELECT chunk, page, ordinal, line, heading, text, hash FROM chunks WHERE page=? ORDER BY ordinal", (page,)
-        )
-        return [StoredChunk(*row) for row in rows]
-
-    def vectors(self, identity: str, page: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """(chunk, float32 vector) of every served chunk that has one from this model, of one page or of all."""
-        where, values = ("", (identity,)) if page is None else (" AND c.page=?", (identity, page))
-        yield from self._reader().execute(
-            "SELECT c.chunk, v.vector FROM chunks c JOIN vectors v ON v.hash=c.hash"
-            f" WHERE v.model=(SELECT model FROM models WHERE identity=?){where}",
-            values,
-        )
-
-    def chunks_without_vector(self, identity: str) -> list[int]:
-        """Every chunk that has no vector from this model yet."""
-        rows = self._reader().execute(
-            "SELECT chunk FROM chunks c WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.hash=c.hash"
-            " AND v.model=(SELECT model FROM models WHERE identity=?)) ORDER BY chunk",
-            (identity,),
-        )
-        return [chunk for (chunk,) in rows]
-
-    def chunks_with_hash(self, hashes: Sequence[bytes]) -> list[tuple[int, bytes]]:
-        marks = ",".join("?" * len(hashes))
-        return list(self._reader().execute(f"SELECT chunk, hash FROM chunks WHERE hash IN ({marks})", tuple(hashes)))
-
-    def counts(self) -> tuple[int, int]:
-        """Served pages and chunks."""
-        reader = self._reader()
-        pages = reader.execute("SELECT count(*) FROM pages WHERE summary IS NOT NULL").get
-        return int(pages), int(reader.execute("SELECT count(*) FROM chunks").get)
-
-    def findings(self, limit: int = 200) -> list[tuple[str, str, str, str, int | None]]:
-        """(path, severity, code, message, line), errors first."""
-        rows = self._reader().execute(
-            "SELECT path, severity, code, message, line FROM findings ORDER BY severity, path LIMIT ?", (limit,)
-        )
-        return list(rows)
-
-    def finding_counts(self) -> dict[str, int]:
-        return dict(self._reader().execute("SELECT code, count(*) FROM findings GROUP BY code ORDER BY code"))
-
-    def page_ids(self) -> set[str]:
-        rows = self._reader().execute("SELECT page_id FROM pages WHERE summary IS NOT NULL")
-        return {page_id for (page_id,) in rows}
-
-    def relations_from(self, pages: Sequence[int]) -> list[StoredLink]:
-        """The typed relations of these pages."""
-        marks = ",".join("?" * len(pages))
-        rows = self._reader().execute(
-            f"SELECT source, target, relation, scope FROM links WHERE source IN ({marks}) AND relation IS NOT NULL",
-            tuple(pages),
-        )
-        return [StoredLink(*row) for row in rows]
-
-    def links_among(self, pages: Mapping[str, int]) -> list[tuple[int, int]]:
-        """The (source, target) numbers of the untyped links between these pages, given as id → number."""
-        ids, numbers = ",".join("?" * len(pages)), ",".join("?" * len(pages))
-        rows = self._reader().execute(
-            f"SELECT source, target FROM links WHERE target IN ({ids}) AND source IN ({numbers}) AND relation IS NULL",
-            (*pages, *pages.values()),
-        )
-        return [(source, pages[target]) for source, target in rows]
-
-    def relations_to(self, page_ids: Sequence[str]) -> list[StoredLink]:
-        """The typed relations that point at these pages."""
-        marks = ",".join("?" * len(page_ids))
-        rows = self._reader().execute(
-            f"SELECT source, target, relation, scope FROM links WHERE target IN ({marks}) AND relation IS NOT NULL",
-            tuple(page_ids),
-        )
-        return [StoredLink(*row) for row in rows]
-
-    def numbers_of(self, page_ids: Sequence[str]) -> dict[str, int]:
-        """Page id → number, for the served ones."""
-        marks = ",".join("?" * len(page_ids))
-        rows = self._reader().execute(
-            f"SELECT page_id, page FROM pages WHERE page_id IN ({marks}) AND summary IS NOT NULL", tuple(page_ids)
-        )
-        return dict(rows)
-
-    def backlinks(self, page_id: str) -> list[str]:
-        rows = self._reader().execute(
-            "SELECT DISTINCT p.page_id FROM links l JOIN pages p ON p.page=l.source"
-            " WHERE l.target=? AND l.relation IS NULL ORDER BY 1",
-            (page_id,),
-        )
-        return [source for (source,) in rows]
-
-    def all_pages(self) -> Iterator[StoredPage]:
-        """Every served page, by id."""
-        rows = self._reader().execute(f"SELECT {_PAGE_COLUMNS} FROM pages WHERE summary IS NOT NULL ORDER BY page_id")
-        return map(_stored, rows)
-
 
 def _stamp_columns(stamp: Stamp) -> tuple[int, int, int, int]:
     return stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode
 
 
-def _stored(row: Sequence[Any]) -> StoredPage:
-    page, path, page_id, generation, content_hash, summary = row
-    return StoredPage(page, path, page_id, generation, content_hash, summary_from_json(orjson.loads(summary)))
+def _close(connection: apsw.Connection) -> None:
+    while True:
+        try:
+            connection.close()
+        except apsw.ThreadingViolationError:
+            connection.interrupt()
+            time.sleep(BUSY_SECONDS)
+        else:
+            return

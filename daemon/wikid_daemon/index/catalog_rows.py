@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from wikid_daemon.core.manifest import Known
 from wikid_daemon.core.page import Finding
@@ -88,6 +88,16 @@ class StoredPage:
     generation: int
     content_hash: str
     summary: PageSummary
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What two catalogs of the same files must have in common for a page. `summary` is None where it is not served."""
+
+    summary: bytes | None
+    chunks: Sequence[tuple[Any, ...]]
+    links: Sequence[tuple[Any, ...]]
+    findings: Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)

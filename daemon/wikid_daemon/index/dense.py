@@ -51,6 +51,18 @@ class DenseIndex:
         with self._lock:
             self._drop([key for key in keys if key in self._keys])
 
+    @property
+    def keys(self) -> frozenset[int]:
+        """Every chunk number that has a vector here."""
+        with self._lock:
+            return frozenset(self._keys)
+
+    def vectors(self, keys: Sequence[int]) -> Vectors:
+        """The vectors of these keys as they are searched, of shape (n, dims); each must be there."""
+        with self._lock:
+            found: Vectors = self._index.reconstruct_batch(np.asarray(keys, dtype=np.int64))
+        return found
+
     def _drop(self, keys: list[int]) -> None:
         if keys:
             self._index.remove_ids(faiss.IDSelectorBatch(np.asarray(keys, dtype=np.int64)))

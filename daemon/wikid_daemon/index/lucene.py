@@ -32,6 +32,7 @@ SCHEMA: Final = "1"
 SMALLEST_COLLECTION: Final = 1_000
 LONGEST_TYPE: Final = 200
 POOL: Final = 64  # documents kept for refilling
+LISTED: Final = 2_000  # documents listed at a time, so that searches wait for milliseconds
 LUCENE: Final = "9.9"
 
 
@@ -72,12 +73,14 @@ class LexicalHit:
 class LexicalIndex:
     """The Lucene index of one vault in `folder`. Written by one thread, searched by many.
 
-    `cursor` is the generation that the last commit holds; what the catalog changed after it must be fed again.
+    `cursor` is the generation that the last commit holds; what the catalog changed after it must be fed again, which is
+    everything where the index is `outdated`: made with another schema or Lucene.
     """
 
     def __init__(self, folder: Path) -> None:
         jvm.start()
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         with _writing("open its index"), _READING:
             self._java = java_classes()
             self._open(folder)
@@ -97,6 +100,8 @@ class LexicalIndex:
         config.setRAMBufferSizeMB(RAM_BUFFER_MB)
         merging = java.TieredMergePolicy()
         merging.setDeletesPctAllowed(DELETED_PERCENT)
+        # Lucene would leave up to a tenth of a segment
+        merging.setForceMergeDeletesPctAllowed(0.0)
         config.setMergePolicy(merging)
         # closing must never make uncommitted work durable under an old cursor
         config.setCommitOnClose(False)
@@ -108,6 +113,7 @@ class LexicalIndex:
         self.cursor = self._read_cursor()
 
     def _read_cursor(self) -> int:
+        self.outdated = False
         data = self._writer.getLiveCommitData()
         if data is None:
             return 0
@@ -117,7 +123,8 @@ class LexicalIndex:
             entry = entries.next()
             key = entry.getKey()
             found[key] = entry.getValue()
-        return int(found["generation"]) if found.get("schema") == SCHEMA else 0
+        self.outdated = bool(found) and (found.get("schema"), found.get("lucene")) != (SCHEMA, LUCENE)
+        return int(found["generation"]) if found and not self.outdated else 0
 
     # -- writing: the indexer's thread alone --------------------------------------------------------------------------
 
@@ -160,6 +167,7 @@ class LexicalIndex:
             data = self._java.HashMap()
             data.put("generation", str(generation))
             data.put("schema", SCHEMA)
+            data.put("lucene", LUCENE)
             entries = data.entrySet()
             self._writer.setLiveCommitData(entries)
             self._writer.commit()
@@ -212,6 +220,21 @@ class LexicalIndex:
             reader = searcher.getIndexReader()
             live = reader.numDocs()
             return live, reader.maxDoc() - live
+
+    def keys(self) -> list[int]:
+        """The key of every live document; one that is there twice is named twice. For an index that nobody writes."""
+        java, found = self._java, list[int]()
+        last, more = -1, True
+        while more:
+            with self._reading() as searcher:
+                query, after = java.MatchAllDocsQuery(), java.ScoreDoc(last, 1.0)
+                top = searcher.search(query, LISTED) if last < 0 else searcher.searchAfter(after, query, LISTED)
+                scored = java.ScoredDocs.fromTopDocs(top, searcher)
+                found += map(int, scored.docids)
+                numbers = scored.lucene_docids
+                more = len(numbers) == LISTED
+                last = numbers[-1] if more else last
+        return found
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:

@@ -29,12 +29,17 @@ def stored_embedding_text(chunk: StoredChunk, title: str) -> str:
     return embedding_text(title, Chunk(chunk.ordinal, heading, chunk.text, chunk.line))
 
 
+def chunk_hash(title: str, heading: str, text: str) -> bytes:
+    """What a chunk is known by: a hash of the text that is embedded for it."""
+    embedded = embedding_text(title, Chunk(0, (heading,) if heading else (), text, 0))
+    return hashlib.sha256(embedded.encode("utf-8", "surrogatepass")).digest()[:_HASH_BYTES]
+
+
 def _chunks(document: KnowledgeDocument) -> list[NewChunk]:
     found = []
     for each in chunk(document):
         heading = " > ".join(each.heading)
-        text = embedding_text(document.title, Chunk(each.ordinal, (heading,) if heading else (), each.text, 0))
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_HASH_BYTES]
+        digest = chunk_hash(document.title, heading, each.text)
         found.append(NewChunk(each.ordinal, each.start_line, heading, each.text, digest))
     return found
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from wikid_daemon.core.chunking import VERSION as CHUNKER
 from wikid_daemon.core.manifest import Stamp
 from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.index.catalog import Catalog, CatalogDamaged
@@ -25,7 +26,9 @@ from wikid_daemon.index.jvm import JavaUnavailable
 from wikid_daemon.index.lucene import LUCENE, LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 
+CATALOG: Final = "catalog.sqlite"
 WARM_QUERY: Final = "warm up a_b.c 1.0"
+UNIT_TOLERANCE: Final = 0.01  # of a vector's squared length
 LOAD_VECTORS: Final = 4_096  # at a time, so that loading takes little more than FAISS keeps
 
 
@@ -49,8 +52,8 @@ class Found:
 class Store:
     """One vault's index in the folder `current`. The indexer's thread writes, any thread reads.
 
-    `notes` collects what opening had to repair, as (kind, words). Without Java the lexical part is absent and
-    `java_missing` says why.
+    `notes` collects what had to be made anew, as (kind, words): damaged, or made by another version or model. Without
+    Java the lexical part is absent and `java_missing` says why.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,10 +64,11 @@ class Store:
         self._lexical: LexicalIndex | None = None
         self._dense: DenseIndex | None = None
         self._model = ""
-        self.catalog.drop_unused_vectors()
-        self._chunks = self.catalog.counts()[1]
         self._missing: dict[int, None] = {}
         try:
+            self.pages_outdated = self._recognise_pages()
+            self.catalog.drop_unused_vectors()
+            self._chunks = self.catalog.counts()[1]
             self._lexical = self._open_lexical()
         except JavaUnavailable as problem:
             self.java_missing = str(problem)
@@ -75,13 +79,29 @@ class Store:
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     def _open_catalog(self) -> Catalog:
-        path = self._folder / "catalog.sqlite"
+        path = self._folder / CATALOG
         try:
             return Catalog(path)
         except CatalogDamaged as problem:
             self.notes.append(("catalog_rebuilt", str(problem)))
             shutil.rmtree(self._folder)
             return Catalog(path)
+
+    def _recognise_pages(self) -> bool:
+        """Whether the pages were cut by another version, so that every file must be read again."""
+        found = self.catalog.state("chunker")
+        if found == CHUNKER:
+            return False
+        if not self.catalog.known_files():
+            self.pages_renewed()
+            return False
+        self.notes.append(("pages_read_again", "the pages were cut by another version"))
+        return True
+
+    def pages_renewed(self) -> None:
+        """Every page is as this version cuts it."""
+        self.catalog.set_state("chunker", CHUNKER)
+        self.pages_outdated = False
 
     def _open_lexical(self) -> LexicalIndex:
         folder = self._folder / "lucene"
@@ -107,6 +127,8 @@ class Store:
         catalog = self.catalog
         pages, chunks = catalog.counts()
         cursor = lexical.cursor
+        if lexical.outdated:
+            self.notes.append(("lexical_rebuilt", "the Lucene index was made by another version"))
         if cursor > catalog.generation or (cursor == catalog.generation and lexical.counts()[0] != chunks):
             # the catalog lost its last transactions, or an index was put here that is not this catalog's
             self.notes.append(("lexical_rebuilt", "the Lucene index did not belong to the catalog"))
@@ -128,11 +150,16 @@ class Store:
     def use_model(self, identity: str, dims: int) -> None:
         """Serve vectors of this model from now on; those already in the catalog are loaded, others never mixed in."""
         dense = DenseIndex(dims)
-        rows = self.catalog.vectors(identity)
+        rows, damaged = self.catalog.vectors(identity), list[int]()
         while part := list(islice(rows, LOAD_VECTORS)):
-            _add(dense, part)
+            damaged += _add(dense, part)
         self._model, self._dense = identity, dense
-        self._missing = dict.fromkeys(self.catalog.chunks_without_vector(identity))
+        self._missing = dict.fromkeys([*self.catalog.chunks_without_vector(identity), *damaged])
+        before = self.catalog.state("model")
+        if before != identity:
+            self.catalog.set_state("model", identity)
+        if before not in (None, identity) and self._missing:
+            self.notes.append(("vectors_rebuilt", "the vectors were made by another model"))
 
     def close(self) -> None:
         """Commit what Lucene holds and let go of every file."""
@@ -193,10 +220,10 @@ class Store:
             return
         dense.remove(dropped)
         known = [row for page in pages for row in self.catalog.vectors(self._model, page)]
-        _add(dense, known)
+        damaged = _add(dense, known)
         for chunk in dropped:
             self._missing.pop(chunk, None)
-        have = {chunk for chunk, _ in known}
+        have = {chunk for chunk, _ in known}.difference(damaged)
         self._missing.update(dict.fromkeys(chunk for chunk in added if chunk not in have))
 
     def add_vectors(self, hashes: Sequence[bytes], vectors: Vectors) -> None:
@@ -242,6 +269,14 @@ class Store:
             self._lexical.close()
             self._lexical = self._open_lexical()
 
+    def take_over(self, other: Store, kept: Iterable[str]) -> None:
+        """Succeed another open index of the same files, with its vectors, its pages at the paths `kept`, and the next
+        generation."""
+        self.apply([page for path in kept if (page := other.catalog.page_as_new(path)) is not None], ())
+        self.catalog.take_vectors(other._folder / CATALOG)
+        self.catalog.follow(max(other.generation, self.generation))
+        self.commit()
+
     def rebuild_lexical(self) -> None:
         """Feed Lucene anew from the catalog."""
         if self._lexical is not None:
@@ -257,6 +292,16 @@ class Store:
     @property
     def has_lexical(self) -> bool:
         return self._lexical is not None
+
+    @property
+    def lexical_index(self) -> LexicalIndex | None:
+        """The Lucene index itself, for what compares it; None without Java."""
+        return self._lexical
+
+    @property
+    def dense_index(self) -> DenseIndex | None:
+        """The vectors that are searched; None without a model."""
+        return self._dense
 
     @property
     def embedded(self) -> int:
@@ -276,6 +321,7 @@ class Store:
         """What this index was made with; a change of any part of it means a rebuild of that part."""
         return {
             "catalog": str(CATALOG_SCHEMA),
+            "chunker": CHUNKER,
             "lexical": f"lucene-{LUCENE}/{LEXICAL_SCHEMA}" if self.has_lexical else "",
             "model": self._model,
         }
@@ -315,10 +361,16 @@ class Store:
         return [(chunk, pages[chunk.page].summary.title) for chunk in found.values() if chunk.page in pages]
 
 
-def _add(dense: DenseIndex, rows: Sequence[tuple[int, bytes]]) -> None:
-    if rows:
-        joined = np.frombuffer(b"".join(vector for _, vector in rows), dtype=np.float32)
-        dense.add([chunk for chunk, _ in rows], joined.reshape(-1, dense.dims))
+def _add(dense: DenseIndex, rows: Sequence[tuple[int, bytes]]) -> list[int]:
+    """Serve these vectors, except those that are damaged and no unit vectors any more, whose chunks are returned."""
+    if not rows:
+        return []
+    keys = np.asarray([chunk for chunk, _ in rows], dtype=np.int64)
+    vectors = np.frombuffer(b"".join(vector for _, vector in rows), dtype=np.float32).reshape(-1, dense.dims)
+    with np.errstate(all="ignore"):
+        sound = np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1.0) < UNIT_TOLERANCE
+    dense.add(keys[sound].tolist(), vectors[sound])
+    return list(keys[~sound].tolist())
 
 
 def _lexical_chunks(new: NewPage, numbers: Sequence[int]) -> list[LexicalChunk]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -15,6 +16,7 @@ from wikid_daemon.index.store import Store
 
 WINDOW: Final = 512
 STORE_EVERY: Final = 64
+RETRY_SECONDS: Final = (5.0, 30.0, 120.0)  # a text refused once more after the last is given up
 
 log = structlog.get_logger("vectors")
 
@@ -51,7 +53,8 @@ class Vectors:
 
     def __init__(self, encoder: Callable[[], PassageEncoder | None]) -> None:
         self._encoder = encoder
-        self._refused: set[bytes] = set()
+        # by chunk hash: the tries so far, and when (monotonic seconds) the next one is
+        self._refused: dict[bytes, tuple[int, float]] = {}
 
     def adopt(self, store: Store) -> PassageEncoder | None:
         """The embedder, once it is warm; a new one starts with the vectors that the catalog already holds for it."""
@@ -66,26 +69,51 @@ class Vectors:
         encoder = self.adopt(store)
         if encoder is None:
             return Attempt()
-        wanted = store.missing_vectors(WINDOW, self._refused)
+        now = time.monotonic()
+        resting = {digest for digest, (_, at) in self._refused.items() if at > now}
+        wanted = store.missing_vectors(WINDOW, resting)
+        if len(wanted) < WINDOW:
+            kept = resting.union(chunk.hash for chunk, _ in wanted)
+            self._refused = {digest: refusal for digest, refusal in self._refused.items() if digest in kept}
         if not wanted:
             return Attempt()
         made: list[tuple[bytes, dense.Vectors]] = []
-        generated = failed = 0
+        generated = failed = told = 0
         texts = (stored_embedding_text(chunk, title) for chunk, title in wanted)
         for (chunk, _), outcome in zip(wanted, encoder.passages(texts), strict=True):
             if isinstance(outcome, Exception):
-                self._refused.add(chunk.hash)
                 failed += 1
+                told += self._refuse(chunk.hash) == 1
             else:
+                self._refused.pop(chunk.hash, None)
                 made.append((chunk.hash, outcome))
             if len(made) >= STORE_EVERY:
                 generated += _keep(store, made)
             if interrupted():
                 break
         generated += _keep(store, made)
-        if failed:
-            log.warning("chunks_not_embedded", dropped=failed)
+        if told:
+            log.warning("chunks_not_embedded", dropped=told)
         return Attempt(generated + failed, generated)
+
+    def _refuse(self, digest: bytes) -> int:
+        """Note one more refusal of a text; how many there are."""
+        tries = self._refused.get(digest, (0, 0.0))[0] + 1
+        rest = RETRY_SECONDS[tries - 1] if tries <= len(RETRY_SECONDS) else float("inf")
+        self._refused[digest] = (tries, time.monotonic() + rest)
+        return tries
+
+    @property
+    def next_retry(self) -> float:
+        """When (monotonic seconds) a refused text should be tried again."""
+        return min((at for _, at in self._refused.values()), default=float("inf"))
+
+    def refused_paths(self, store: Store, limit: int) -> list[str]:
+        """The pages that hold a text without a vector because the model refused it. Any thread."""
+        hashes = list(self._refused)[:limit]
+        chunks = store.catalog.chunks([chunk for chunk, _ in store.catalog.chunks_with_hash(hashes)])
+        pages = store.catalog.pages(list({chunk.page for chunk in chunks.values()}))
+        return sorted(each.path for each in pages.values())[:limit]
 
     def fill_all(
         self,

@@ -142,6 +142,31 @@ class Mirror:
         return orjson.dumps({**head, "documents": documents}, option=orjson.OPT_INDENT_2) + b"\n"
 
 
+class NoMirror:
+    """Stands in for `Mirror` where pages are read for an index that answers nobody."""
+
+    records: Mapping[str, MirrorRecord] = MappingProxyType({})
+
+    def apply(self, record: MirrorRecord, data: bytes) -> None:
+        """Keep nothing."""
+
+    def remove(self, page_id: str) -> None:
+        """Nothing was kept."""
+
+    def sweep(self) -> frozenset[str]:
+        return frozenset()
+
+
+class MirrorBeside(NoMirror):
+    """Writes copies into a mirror that another index of the same vault keeps in order."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def apply(self, record: MirrorRecord, data: bytes) -> None:
+        self._mirror.apply(record, data)
+
+
 def lf_copy(data: bytes) -> bytes:
     """The same bytes with LF line ends; UTF-16, where those bytes mean other things, is left alone."""
     if data.startswith(_UTF16_MARKS):

@@ -26,6 +26,7 @@ from wikid_daemon.vault.vault import Vault
 SETTLE_MS = 30
 LONGEST_BATCH_MS = 200
 EVERYTHING = ""
+MARKER_PREFIX = ".sync-"
 _WAKE_MS = 1_000
 _SLEPT_SECONDS = 5.0
 _POLL_SECONDS = 2.0
@@ -109,6 +110,11 @@ class Watcher:
         """The state last reported."""
         return self._state
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Start the thread; changes are noticed once the state is no longer stopped."""
         self._thread.start()
@@ -123,7 +129,7 @@ class Watcher:
         """Make a marker file and return its name; None where no event would tell of it (then a scan must prove it)."""
         if self._markers is None or not self._watches_markers or self._state.mode != "watching":
             return None
-        name = f".sync-{uuid.uuid4().hex}"
+        name = f"{MARKER_PREFIX}{uuid.uuid4().hex}"
         try:
             (self._markers / name).touch()
         except OSError:
@@ -248,7 +254,7 @@ class Watcher:
         if is_folder or watched:
             batch.paths.add(relative)
             batch.rewatch |= not _WATCHES_TREES and (made or not (exists and is_folder and watched))
-        elif reason is None:
+        elif reason in (None, "conflict_copy"):  # a copy is no page, but told in status
             batch.paths.add(relative)
 
     def _report(self, batch: "_Batch") -> None:

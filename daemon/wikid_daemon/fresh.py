@@ -1,0 +1,54 @@
+"""A fresh index of a vault's files, built in a folder of its own beside the one that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from wikid_daemon.core.manifest import below
+from wikid_daemon.core.names import printable
+from wikid_daemon.index.store import Store
+from wikid_daemon.updater import IndexState, RootUnavailable, Updater
+from wikid_daemon.vault.mirror import NoMirror
+from wikid_daemon.vault.vault import Vault, VaultError
+
+Progress = Callable[[str, float | None], None]
+
+
+class FreshIndex:
+    """Built from nothing in `folder`; the caller closes `store`. No text is embedded here.
+
+    `cancelled` is asked between two batches, and may do something else meanwhile.
+    """
+
+    def __init__(self, vault: Vault, folder: Path, mirror: NoMirror, cancelled: Callable[[], bool]) -> None:
+        self.store = Store(folder)
+        self._state = IndexState()
+        self._updater = Updater(vault, self.store, mirror, self._state, lambda: 0)
+        self._cancelled = cancelled
+
+    def build(self, progress: Progress) -> None:
+        """Read every file. Raises Cancelled, VaultError where the folder is gone, and what writing raises."""
+        most = 0
+
+        def between() -> bool:
+            nonlocal most
+            most = max(most, self._state.pending)
+            progress("building a fresh index", 100.0 * (most - self._state.pending) / most if most else None)
+            return self._cancelled()
+
+        self._look(between)
+
+    def look(self) -> bool:
+        """Take in what was saved since; whether that was anything."""
+        return self._look(self._cancelled)
+
+    def _look(self, cancelled: Callable[[], bool]) -> bool:
+        try:
+            return self._updater.look(cancelled=cancelled).changed
+        except RootUnavailable as problem:
+            raise VaultError(f"the folder of the pages is not available: {problem.reason}") from problem
+
+    def unreadable(self, path: str) -> bool:
+        """Whether the file, or a folder above it, cannot be read now, so that an older index may know more of it."""
+        return bool(below([printable(path)], self._state.failed))
