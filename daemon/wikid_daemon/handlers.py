@@ -250,7 +250,8 @@ class Handlers:
         if vectors and model.encoder is None:
             warnings.append(r.Diagnostic(kind=model.kind, message="no vectors were made", remedy=model.remedy))
         errors = tuple(
-            r.Diagnostic(kind=each.reason, message=f"{each.path}: {each.reason.replace('_', ' ')}") for each in status.failed
+            r.Diagnostic(kind=each.reason, message=f"{each.path}: {each.reason.replace('_', ' ')}")
+            for each in status.failed
         )
         return r.ReindexReport(
             vault_id=status.vault.vault_id,
