@@ -206,7 +206,6 @@ class Indexer(Worker):
             log.warning(kind, vault_id=self.vault.vault_id)
         try:
             self._updater = Updater(self.vault, store, self._mirror, self.state, lambda: len(self._paths))
-            self._vectors.adopt(store)
         except BaseException:
             store.close()
             raise
@@ -215,6 +214,8 @@ class Indexer(Worker):
         self.store = store
         self._on_published(self)
         store.warm()
+        # words answer meanwhile: a large vault's vectors take seconds to load
+        self._vectors.adopt(store)
 
     def _replace(self, staged: Staged) -> None:
         """The new index in the place of the old one; for that moment nothing answers."""

@@ -130,6 +130,8 @@ class Updater:
             for path in list(self._known) if self._store.pages_outdated else unsound_paths(self._store.catalog):
                 self._distrust(path)
             self._mend_mirror()
+            if self._store.mend_lexical():
+                log.warning("lexical_rebuilt", vault_id=self._vault.vault_id)
         planned = plan(self._known, seen)
         self._state.skipped = seen.skipped
         self._state.collisions = seen.findings

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-from builders import FakeEmbedder, base_notes, tree, write
+from builders import FakeEmbedder, base_notes, tree, until, write
 from comparison import contents, differences, fresh_build, settle, start_indexer
 from torture.damage import damage_each
+from wikid_daemon.index.catalog import Catalog
+from wikid_daemon.index.catalog_rows import NewPage, Written
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.vault.vault import VaultError
 
 QUERIES = ("retry budget", "outbox pattern", "postgresql", "which gateway sends a callback twice", "harbour ledger")
 
@@ -104,6 +109,44 @@ def test_a_page_of_the_catalog_that_cannot_be_read_is_found_late_and_all_is_buil
         data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
     catalog.write_bytes(data)
     assert_whole(start(), tmp_path, fake)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
+def test_damage_in_the_midst_of_lucenes_files_is_found_before_a_search_meets_it(
+    start: Start, tmp_path: Path, fake: FakeEmbedder, share: float
+) -> None:
+    indexer = start()
+    indexer.close()
+    for path in (indexer.vault.state / "current" / "lucene").glob("*.cfs"):
+        data = bytearray(path.read_bytes())
+        at = int(len(data) * share)
+        data[at : at + 16] = bytes(each ^ 0xFF for each in data[at : at + 16])
+        path.write_bytes(data)
+    fake.embedded.clear()
+    assert_whole(start(), tmp_path, fake)
+    assert fake.embedded == []
+
+
+def test_damage_that_is_met_while_running_has_everything_built_anew(
+    start: Start, tmp_path: Path, fake: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexer, met = start(), threading.Event()
+    whole = Catalog.put
+
+    def put(catalog: Catalog, new: NewPage, generation: int) -> Written:
+        if not met.is_set():
+            met.set()
+            raise apsw.CorruptError
+        return whole(catalog, new, generation)
+
+    monkeypatch.setattr(Catalog, "put", put)
+    write(tmp_path / "notes", "late.md", "# Late\n\nharbour\n")
+    until(met.is_set, "the note being written")
+    # whether an event or this call met it, the next one finds an index again
+    with contextlib.suppress(VaultError):
+        indexer.sync(30)
+    settle(indexer)
+    assert_whole(indexer, tmp_path, fake)
 
 
 def test_a_copy_whose_page_went_while_nothing_ran_goes_too(start: Start) -> None:

@@ -106,11 +106,17 @@ class LexicalIndex:
         # closing must never make uncommitted work durable under an old cursor
         config.setCommitOnClose(False)
         self._writer = java.IndexWriter(self._directory, config)
-        factory = java.SearcherFactory()
-        self._searchers = java.SearcherManager(self._writer, factory)
-        self._similarity = similarity
-        self._builder = java.QueryBuilder(self._analyzer)
-        self.cursor = self._read_cursor()
+        try:
+            factory = java.SearcherFactory()
+            self._searchers = java.SearcherManager(self._writer, factory)
+            self._similarity = similarity
+            self._builder = java.QueryBuilder(self._analyzer)
+            self.cursor = self._read_cursor()
+        except BaseException:
+            # else its lock would keep every other attempt of this process out
+            self._writer.rollback()
+            self._directory.close()
+            raise
 
     def _read_cursor(self) -> int:
         self.outdated = False
@@ -235,6 +241,21 @@ class LexicalIndex:
                 more = len(numbers) == LISTED
                 last = numbers[-1] if more else last
         return found
+
+    def check(self) -> None:
+        """Read every file through and compare its checksum, which opening does for few; searches go on in between.
+        Raises LexicalIndexDamaged."""
+        number, more = 0, True
+        while more:
+            with self._reading() as searcher:
+                reader = searcher.getIndexReader()
+                leaves = reader.leaves()
+                more = number < leaves.size()
+                if more:
+                    leaf = leaves.get(number)
+                    segment = leaf.reader()
+                    segment.checkIntegrity()
+            number += 1
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:

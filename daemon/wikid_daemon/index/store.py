@@ -283,6 +283,16 @@ class Store:
             self._lexical.clear()
             self._feed(self._lexical)
 
+    def mend_lexical(self) -> bool:
+        """Read Lucene's files through, and feed it anew where one is damaged; whether that was so."""
+        try:
+            if self._lexical is not None:
+                self._lexical.check()
+        except LexicalIndexDamaged:
+            self.rebuild_lexical()
+            return True
+        return False
+
     # -- reading: any thread -------------------------------------------------------------------------------------------
 
     @property
