@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from wikid_daemon.index.jvm import java_class
 
 # 2,000 code points of Chinese make 1,999 bigrams in one field; Lucene's own ceiling is 1,024
+SMALLEST_COLLECTION: Final = 1_000
 SHORT_QUERY_WORDS: Final = 3
 LONGEST_IDENTIFIER: Final = 255
 MAX_CLAUSES: Final = 16_384
@@ -42,6 +44,16 @@ def identifier_words(text: str) -> list[str]:
     if len(words) <= SHORT_QUERY_WORDS:
         return words
     return [word for word in words if len(word) > 1 and _COMPOUND.search(word)]
+
+
+def rarity(frequency: int, total: int) -> float:
+    """BM25's inverse document frequency as a share of that of a word in one document.
+
+    A handful of notes on one subject all share its words; taken among a thousand they are rare all the same.
+    """
+    total = max(total, SMALLEST_COLLECTION)
+    rarest = math.log1p((total - 0.5) / 1.5)
+    return min(math.log1p((total - frequency + 0.5) / (frequency + 0.5)) / rarest, 1.0)
 
 
 def has_cjk(text: str) -> bool:

@@ -7,7 +7,6 @@ beat separate fields (SciFact nDCG@10 .693 against .668), and a light title fiel
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from wikid_daemon.index import jvm
-from wikid_daemon.index.analysis import field_analyzer, fold, has_cjk, identifier_words, java_classes, split_scripts
+from wikid_daemon.index.analysis import (
+    field_analyzer,
+    fold,
+    has_cjk,
+    identifier_words,
+    java_classes,
+    rarity,
+    split_scripts,
+)
 from wikid_daemon.index.jvm import java_exception
 
 K1: Final = 1.2
@@ -29,7 +36,6 @@ MAX_IDENTIFIER_TERMS: Final = 64
 RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
-SMALLEST_COLLECTION: Final = 1_000
 LONGEST_TYPE: Final = 200
 POOL: Final = 64  # documents kept for refilling
 LISTED: Final = 2_000  # documents listed at a time, so that searches wait for milliseconds
@@ -217,7 +223,7 @@ class LexicalIndex:
             for word, field in self._analysed(fold(text)).items():
                 term = self._java.Term(field, word)
                 frequency = min(reader.docFreq(term), total)
-                result.append((word, _rarity(frequency, total)))
+                result.append((word, rarity(frequency, total)))
             return result
 
     def counts(self) -> tuple[int, int]:
@@ -388,16 +394,6 @@ def _writing(doing: str) -> Iterator[None]:
             if name.endswith("LockObtainFailedException"):
                 raise LexicalIndexBusy("another wikid writes this index") from problem
             raise LexicalIndexDamaged(f"Lucene could not {doing}: {name}") from problem
-
-
-def _rarity(frequency: int, total: int) -> float:
-    """BM25's inverse document frequency as a share of that of a word in one document.
-
-    A handful of notes on one subject all share its words; taken among a thousand they are rare all the same.
-    """
-    total = max(total, SMALLEST_COLLECTION)
-    rarest = math.log1p((total - 0.5) / 1.5)
-    return min(math.log1p((total - frequency + 0.5) / (frequency + 0.5)) / rarest, 1.0)
 
 
 def _java_name(problem: Exception) -> str:

@@ -1,15 +1,17 @@
-"""A parsed page → what the catalog keeps of it, and a stored chunk → the text that is embedded for it."""
+"""A parsed page → what the catalog keeps of it; a chunk → what Lucene sees of it, and the text embedded for it."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from wikid_daemon.core.chunking import Chunk, chunk, embedding_text
 from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.manifest import Known
 from wikid_daemon.core.page import KnowledgeDocument
-from wikid_daemon.core.summary import summarise
+from wikid_daemon.core.summary import PageSummary, summarise
 from wikid_daemon.index.catalog_rows import NewChunk, NewLink, NewPage, StoredChunk
+from wikid_daemon.index.lucene import LexicalChunk
 
 _HASH_BYTES = 16
 
@@ -47,3 +49,28 @@ def _chunks(document: KnowledgeDocument) -> list[NewChunk]:
 def _links(document: KnowledgeDocument) -> list[NewLink]:
     links = [NewLink(target) for target in dict.fromkeys(link.target for link in document.links)]
     return links + [NewLink(each.target, each.type, each.scope) for each in document.relations]
+
+
+def lexical_chunks(new: NewPage, numbers: Sequence[int]) -> list[LexicalChunk]:
+    """What Lucene sees of a page whose chunks got these numbers; nothing of one that is not served."""
+    if new.summary is None:
+        return []
+    return [lexical_chunk(new.page_id, new.summary, c, n) for c, n in zip(new.chunks, numbers, strict=True)]
+
+
+def lexical_chunk(
+    page_id: str, summary: PageSummary, chunk: NewChunk | StoredChunk, number: int | None = None
+) -> LexicalChunk:
+    """What Lucene sees of one chunk; a stored one knows its number."""
+    key = chunk.chunk if isinstance(chunk, StoredChunk) else number
+    assert key is not None
+    return LexicalChunk(
+        key=key,
+        title=summary.title,
+        aliases=" \n ".join((*summary.aliases, *summary.recall_triggers, *summary.tags)),
+        headings=chunk.heading,
+        # a page of nothing but a title must not count its words twice
+        body="" if chunk.text == summary.title else chunk.text,
+        page_id=page_id,
+        type=summary.type,
+    )

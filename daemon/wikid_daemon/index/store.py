@@ -17,14 +17,14 @@ import numpy as np
 
 from wikid_daemon.core.chunking import VERSION as CHUNKER
 from wikid_daemon.core.manifest import Stamp
-from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.index.catalog import Catalog, CatalogDamaged
 from wikid_daemon.index.catalog_rows import SCHEMA as CATALOG_SCHEMA
-from wikid_daemon.index.catalog_rows import NewChunk, NewPage, StoredChunk, StoredPage
+from wikid_daemon.index.catalog_rows import NewPage, StoredChunk, StoredPage
 from wikid_daemon.index.dense import DenseHit, DenseIndex, Vectors
 from wikid_daemon.index.jvm import JavaUnavailable
-from wikid_daemon.index.lucene import LUCENE, LexicalChunk, LexicalHit, LexicalIndex, LexicalIndexDamaged
+from wikid_daemon.index.lucene import LUCENE, LexicalHit, LexicalIndex, LexicalIndexDamaged
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
+from wikid_daemon.index.pages import lexical_chunk, lexical_chunks
 
 CATALOG: Final = "catalog.sqlite"
 WARM_QUERY: Final = "warm up a_b.c 1.0"
@@ -141,7 +141,7 @@ class Store:
         fed = 0
         for stored in catalog.pages_after(cursor):
             chunks_of = catalog.chunks_of(stored.page)
-            lexical.put(stored.page, [_lexical_chunk(stored.page_id, stored.summary, c) for c in chunks_of])
+            lexical.put(stored.page, [lexical_chunk(stored.page_id, stored.summary, c) for c in chunks_of])
             fed += 1
         lexical.refresh()
         if fed or cursor != catalog.generation:
@@ -194,7 +194,7 @@ class Store:
                     fresh.append(wrote.page)
                     added.extend(wrote.added)
                     if lexical is not None:
-                        lexical.put(wrote.page, _lexical_chunks(new, wrote.added))
+                        lexical.put(wrote.page, lexical_chunks(new, wrote.added))
         except BaseException:
             # Lucene may hold half a batch that the catalog rolled back
             self._reopen_lexical()
@@ -381,26 +381,3 @@ def _add(dense: DenseIndex, rows: Sequence[tuple[int, bytes]]) -> list[int]:
         sound = np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1.0) < UNIT_TOLERANCE
     dense.add(keys[sound].tolist(), vectors[sound])
     return list(keys[~sound].tolist())
-
-
-def _lexical_chunks(new: NewPage, numbers: Sequence[int]) -> list[LexicalChunk]:
-    if new.summary is None:
-        return []
-    return [_lexical_chunk(new.page_id, new.summary, c, n) for c, n in zip(new.chunks, numbers, strict=True)]
-
-
-def _lexical_chunk(
-    page_id: str, summary: PageSummary, chunk: NewChunk | StoredChunk, number: int | None = None
-) -> LexicalChunk:
-    key = chunk.chunk if isinstance(chunk, StoredChunk) else number
-    assert key is not None
-    return LexicalChunk(
-        key=key,
-        title=summary.title,
-        aliases=" \n ".join((*summary.aliases, *summary.recall_triggers, *summary.tags)),
-        headings=chunk.heading,
-        # a page of nothing but a title must not count its words twice
-        body="" if chunk.text == summary.title else chunk.text,
-        page_id=page_id,
-        type=summary.type,
-    )
