@@ -107,7 +107,10 @@ def test_a_file_that_cannot_be_read_now_is_cut_anew_later(
     monkeypatch.setattr(store_module, "CHUNKER", "another")
     with monkeypatch.context() as patched:
         patched.setattr(files, "read_regular", refused)
-        assert found(opened()) == 1
+        indexer = opened()
+        assert found(indexer) == 1
+        # a look that comes after the patch would read the file
+        indexer.close()
     parsed.clear()
     assert rebuilt(opened()) == ["pages_read_again"]
     assert "n05.md" in parsed
