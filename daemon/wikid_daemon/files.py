@@ -46,8 +46,9 @@ _REASONS = {
     errno.ETIMEDOUT: "temporarily_unavailable",
     errno.EBUSY: "temporarily_unavailable",
 }
+_NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV))
 _DATALESS = 0x40000000  # macOS st_flags: the content is in the cloud
-_RECALLED = 0x00401000  # Windows FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS | FILE_ATTRIBUTE_OFFLINE
+_RECALLED = 0x00441000  # Windows FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS | _RECALL_ON_OPEN | _OFFLINE
 _REPLACE_TRIES = 6 if sys.platform == "win32" else 1  # an open reader blocks a replace there
 
 
@@ -119,6 +120,23 @@ def read_regular(path: Path, limit: int) -> FileBytes:
     raise Unstable("the file keeps changing")
 
 
+def read_log(path: Path, limit: int, offset: int = 0) -> bytes:
+    """A regular file that others may append to meanwhile, from `offset` up to where it ended when it was opened.
+
+    Raises a `NotReadable` or the OSError of the system.
+    """
+    _refuse_unreadable(os.lstat(path), limit)
+    with os.fdopen(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        _refuse_unreadable(status, limit)
+        parts: list[bytes] = []
+        left = status.st_size - file.seek(offset)
+        while left > 0 and (part := os.read(file.fileno(), min(1 << 20, left))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
 def _read_all(descriptor: int, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
@@ -184,9 +202,35 @@ def replace_if_unchanged(path: Path, expected: bytes, data: bytes) -> bool:
     return True
 
 
+def create(path: Path, data: bytes) -> None:
+    """Make a new file that has all of ``data`` from the first moment it is seen, and lasts through a power cut.
+
+    FileExistsError where anything is at ``path``, which is left alone.
+    """
+    with _written_beside(path, data, durable=True) as temporary:
+        if sys.platform == "win32":
+            os.rename(temporary, path)  # never replaces anything there
+        else:
+            _place(temporary, path)
+    sync_folder(path.parent)
+
+
+def _place(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # a filesystem without hard links: the name is taken first, and empty for a moment
+        os.close(os.open(path, _WRITE_FLAGS, 0o666))
+        os.replace(temporary, path)
+
+
 @contextlib.contextmanager
 def _written_beside(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]:
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}-{uuid.uuid4().hex}")
+    # a name may have 255 bytes, and these are 45
+    stem = path.name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "ignore")
+    temporary = path.with_name(f"{stem}.tmp-{os.getpid()}-{uuid.uuid4().hex}")
     try:
         descriptor = os.open(temporary, _WRITE_FLAGS, 0o666)
         with os.fdopen(descriptor, "wb") as file:

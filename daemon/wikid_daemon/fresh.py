@@ -10,7 +10,8 @@ from wikid_daemon.core.names import printable
 from wikid_daemon.index.store import Store
 from wikid_daemon.updater import IndexState, RootUnavailable, Updater
 from wikid_daemon.vault.mirror import NoMirror
-from wikid_daemon.vault.vault import Vault, VaultError
+from wikid_daemon.vault.reading import VaultReader
+from wikid_daemon.vault.vault import VaultError
 
 Progress = Callable[[str, float | None], None]
 
@@ -21,10 +22,10 @@ class FreshIndex:
     `cancelled` is asked between two batches, and may do something else meanwhile.
     """
 
-    def __init__(self, vault: Vault, folder: Path, mirror: NoMirror, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, reader: VaultReader, folder: Path, mirror: NoMirror, cancelled: Callable[[], bool]) -> None:
         self.store = Store(folder)
         self._state = IndexState()
-        self._updater = Updater(vault, self.store, mirror, self._state, lambda: 0)
+        self._updater = Updater(reader, self.store, mirror, self._state, lambda: 0)
         self._cancelled = cancelled
 
     def build(self, progress: Progress) -> None:

@@ -13,7 +13,8 @@ from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import Filled, Vectors
 from wikid_daemon.updater import Cancelled, Counts
 from wikid_daemon.vault.mirror import Mirror, MirrorBeside
-from wikid_daemon.vault.vault import Vault, VaultError
+from wikid_daemon.vault.reading import VaultReader
+from wikid_daemon.vault.vault import VaultError
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +80,19 @@ def reindex_in_place(store: Store, vectors: Vectors, request: Request, upkeep: U
     return Reindexed(pages, filled)
 
 
-def stage(vault: Vault, mirror: Mirror, live: Store, vectors: Vectors, request: Request, upkeep: Upkeep) -> Staged:
+def stage(
+    reader: VaultReader, mirror: Mirror, live: Store, vectors: Vectors, request: Request, upkeep: Upkeep
+) -> Staged:
     """Build a new index of every file, while the live one answers and is kept up. Cancelled, VaultError, with nothing
     left behind."""
-    folder = new_staging(vault.state)
+    folder = new_staging(reader.vault.state)
 
     def between() -> bool:
         upkeep.catch_up()
         return request.cancelled()
 
     try:
-        fresh = FreshIndex(vault, folder, MirrorBeside(mirror), between)
+        fresh = FreshIndex(reader, folder, MirrorBeside(mirror), between)
         try:
             return _staged(folder, fresh, live, vectors, request, upkeep)
         finally:

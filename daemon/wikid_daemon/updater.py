@@ -13,27 +13,24 @@ import structlog
 
 from wikid_daemon import files
 from wikid_daemon.core import names
-from wikid_daemon.core.document import MAX_BYTES
 from wikid_daemon.core.manifest import Known, Scan, Stamp, below, plan
 from wikid_daemon.core.page import Finding
 from wikid_daemon.index.catalog_rows import NewPage
 from wikid_daemon.index.pages import new_page
 from wikid_daemon.index.soundness import unsound_paths
 from wikid_daemon.index.store import Store
+from wikid_daemon.threads import Cancelled
 from wikid_daemon.vault.mirror import Mirror, MirrorRecord, NoMirror
-from wikid_daemon.vault.scan import RootUnavailable, scan, scan_paths
-from wikid_daemon.vault.vault import OutsideVault, Vault, read_page
+from wikid_daemon.vault.reading import READ_TIMED_OUT, VaultReader
+from wikid_daemon.vault.scan import RootUnavailable
 from wikid_daemon.vault.watcher import EVERYTHING, WatchState
 
 BATCH_PAGES: Final = 200
+BATCH_BYTES: Final = 32 << 20
 RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-TRANSIENT: Final = frozenset({"temporarily_unavailable", "vanished"})
+TRANSIENT: Final = frozenset({"temporarily_unavailable", "vanished", READ_TIMED_OUT})
 
 log = structlog.get_logger("updater")
-
-
-class Cancelled(Exception):
-    """The caller gave up, or the daemon is stopping; what was published stays."""
 
 
 @dataclass(slots=True)
@@ -83,9 +80,15 @@ class Updater:
     """Keeps store and mirror equal to the vault's files, one call at a time. `waiting` counts what is still to come."""
 
     def __init__(
-        self, vault: Vault, store: Store, mirror: Mirror | NoMirror, state: IndexState, waiting: Callable[[], int]
+        self,
+        reader: VaultReader,
+        store: Store,
+        mirror: Mirror | NoMirror,
+        state: IndexState,
+        waiting: Callable[[], int],
     ) -> None:
-        self._vault = vault
+        self._reader = reader
+        self._vault = reader.vault
         self._store = store
         self._mirror = mirror
         self._state = state
@@ -93,6 +96,8 @@ class Updater:
         self._known = store.catalog.known_files()
         self._by_fold = {names.folded(path): path for path in self._known}
         self._folders = Counter(folder for path in self._known for folder in _folders_of(path))
+        self._failed = dict(state.failed)
+        self._untold = Counter[str]()
         self._retries: dict[str, tuple[float, int]] = {}
         self._checked = False
 
@@ -118,14 +123,24 @@ class Updater:
         for page_id in [page_id for page_id in self._mirror.records if page_id not in served]:
             self._mirror.remove(page_id)
 
+    @property
+    def in_place(self) -> bool:
+        """False once another program took away a part of the generated tree, but not where the vault is away with it.
+        What is written then is lost."""
+        try:
+            away = self._vault.state_outside is None and not self._vault.pages_root.is_dir()
+            return away or (self._mirror.in_place and self._store.in_place)
+        except OSError:
+            return True  # nobody can tell; what is wrong shows when it is written
+
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
         """Compare the whole vault with what is known; without `trust` every page is read and written again.
 
-        Raises RootUnavailable, with nothing dropped, and Cancelled between two batches.
+        Raises RootUnavailable, with nothing dropped, and Cancelled, with what was published kept.
         """
-        seen = scan(self._vault, known_pages=len(self._known))
+        seen = self._reader.scan(len(self._known))
         if not self._checked:  # not before the first answer, since it reads every text and lists every copy
             for path in list(self._known) if self._store.pages_outdated else unsound_paths(self._store.catalog):
                 self._distrust(path)
@@ -137,11 +152,11 @@ class Updater:
         self._state.collisions = seen.findings
         self._state.packets_without_page = seen.packets_without_page
         still = seen.entries.keys() | dict(seen.failed).keys()
-        for path in [path for path in self._state.failed if path not in still]:
+        for path in [path for path in self._failed if path not in still]:
             self._forget_failure(path)
         for path, reason in seen.failed:
             self._note_failure(path, reason)
-        check = planned.check if trust else tuple(seen.entries)
+        check = self._with_failed(planned.check, seen) if trust else tuple(seen.entries)
         counts = self._update(check, planned.removed, cancelled, trust=trust)
         counts.unchanged += len(seen.entries) - len(check)
         if not self._checked:
@@ -156,7 +171,7 @@ class Updater:
 
     def look_at(self, paths: Collection[str]) -> Counts:
         """Bring the index up to these paths, files or folders, or to everything where a page id may change hands."""
-        seen = scan_paths(self._vault, paths)
+        seen = self._reader.scan_paths(paths)
         if self._identity_in_doubt(seen, paths):
             return self.look()
         lost = self._lost(seen, paths)
@@ -171,6 +186,13 @@ class Updater:
         self._merge_skipped(seen, paths)
         return self._update(check, sorted(lost - unreachable), lambda: False, trust=True)
 
+    def _with_failed(self, check: Sequence[str], seen: Scan) -> Sequence[str]:
+        """What to check, with the files that could not be read: that one may be read again no stamp tells."""
+        if not self._failed:
+            return check
+        due = set(check)
+        return [path for path in seen.entries if path in due or names.printable(path) in self._failed]
+
     def _lost(self, seen: Scan, paths: Iterable[str]) -> set[str]:
         """The known pages at or below these paths that are not there now."""
         lost = {path for path in paths if path in self._known and path not in seen.entries}
@@ -182,7 +204,8 @@ class Updater:
 
     def _differs(self, path: str, stamp: Stamp, seen: Scan) -> bool:
         known = self._known.get(path)
-        return known is None or known.stamp != stamp or stamp.is_racy(seen.scanned_at_ns)
+        differs = known is None or known.stamp != stamp or stamp.is_racy(seen.scanned_at_ns)
+        return differs or names.printable(path) in self._failed
 
     def _identity_in_doubt(self, seen: Scan, paths: Iterable[str]) -> bool:
         """Whether a page id may have changed hands; only the whole set of a strict vault can tell."""
@@ -212,22 +235,25 @@ class Updater:
             if cancelled():
                 raise Cancelled
             self._state.pending = total - start + self._waiting()
-            batch = check[start : start + BATCH_PAGES]
-            read = [each for path in batch if (each := self._read(path, trust=trust)) is not None]
+            read: list[_Read] = []
+            size = 0
+            for path, found in self._reader.pages(check[start : start + BATCH_PAGES]):
+                if (each := self._parsed(path, found, trust=trust)) is not None:
+                    read.append(each)
+                    size += len(each.data)
+                if size >= BATCH_BYTES:
+                    self._publish(read, gone, counts)
+                    read, gone, size = [], [], 0
+            self._tell_failures()
             self._publish(read, gone, counts)
             gone = []
         self._state.pending = self._waiting()
         return counts
 
-    def _read(self, path: str, *, trust: bool) -> _Read | None:
-        """One file, read and parsed; None where it cannot be read, which `status` then tells."""
-        try:
-            found = read_page(self._vault, path, MAX_BYTES)
-        except OutsideVault:
-            self._note_failure(path, "outside_vault")
-            return None
-        except (files.NotReadable, OSError) as problem:
-            self._note_failure(path, files.failure_reason(problem))
+    def _parsed(self, path: str, found: files.FileBytes | str, *, trust: bool) -> _Read | None:
+        """One file that was read; None where it could not be, for which `status` then tells the reason."""
+        if isinstance(found, str):
+            self._note_failure(path, found)
             return None
         file = Known(found.stamp, files.content_hash(found.data))
         known = self._known.get(path)
@@ -281,20 +307,26 @@ class Updater:
     # -- files that could not be read ----------------------------------------------------------------------------------
 
     def _note_failure(self, path: str, reason: str) -> None:
-        """Keep the page as it was, tell why, and try again by and by where that can help. One log line a failure."""
+        """Keep the page as it was, tell why, and try again by and by where that can help."""
         tries = self._retries.get(path, (0.0, 0))[1]
         if reason in TRANSIENT and tries < len(RETRY_SECONDS):
             self._retries[path] = (time.monotonic() + RETRY_SECONDS[tries], tries + 1)
         shown = names.printable(path)
-        if self._state.failed.get(shown) != reason:
-            log.info("file_not_read", vault_id=self._vault.vault_id, kind=reason)
-            self._state.failed = {**self._state.failed, shown: reason}
+        if self._failed.get(shown) != reason:
+            self._failed[shown] = reason
+            self._untold[reason] += 1
 
     def _forget_failure(self, path: str) -> None:
         self._retries.pop(path, None)
-        shown = names.printable(path)
-        if shown in self._state.failed:
-            self._state.failed = {key: why for key, why in self._state.failed.items() if key != shown}
+        self._failed.pop(names.printable(path), None)
+
+    def _tell_failures(self) -> None:
+        """Have `status` show what failed, and the log how often: a disk that is away fails every file at once."""
+        if self._failed != self._state.failed:
+            self._state.failed = dict(self._failed)
+        for reason, count in self._untold.items():
+            log.info("file_not_read", vault_id=self._vault.vault_id, kind=reason, count=count)
+        self._untold.clear()
 
     @property
     def retrying(self) -> bool:

@@ -67,7 +67,7 @@ def verify(indexer: Indexer, progress: Progress, cancelled: Callable[[], bool]) 
     indexer.after_look(lambda _store: None)
     folder = new_staging(indexer.vault.state)
     try:
-        fresh = FreshIndex(indexer.vault, folder / "fresh", NoMirror(), cancelled)
+        fresh = FreshIndex(indexer.reader, folder / "fresh", NoMirror(), cancelled)
         try:
             fresh.build(progress)
             progress("comparing", None)

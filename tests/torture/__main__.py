@@ -1,4 +1,4 @@
-"""The long campaigns: `python tests/torture` prints what each did, and leaves with 1 when an index was ever wrong."""
+"""The long campaigns: `python tests/torture` prints what each did, and leaves with 1 when a promise was ever broken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Final
 TESTS: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
-from torture.damage import damage_each  # noqa: E402 - the path above leads to it
+from torture.appends import APPENDS, CLIENTS, KILLS, AppendCampaign  # noqa: E402 - the path above leads to it
+from torture.damage import damage_each  # noqa: E402
 from torture.edits import WORDS, Scribbler  # noqa: E402
 from torture.kill9 import NOTES, Campaign  # noqa: E402
 
@@ -27,6 +28,7 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     parts: list[tuple[str, Callable[[], bool]]] = [
         ("kill -9", lambda: _kill9(options.rounds, options.seed)),
+        ("appends", lambda: _appends(options.kills, options.seed)),
         ("damage", lambda: _damage(options.pages, options.seed)),
         ("histories", lambda: _histories(options.histories, options.steps, options.seed)),
     ]
@@ -36,8 +38,9 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torture", description="Try to make an index lie.")
+    parser = argparse.ArgumentParser(prog="torture", description="Try to make an index lie, and a log lose an event.")
     parser.add_argument("--rounds", type=int, default=100, help="of kill -9 (%(default)s)")
+    parser.add_argument("--kills", type=int, default=KILLS, help="while clients append events (%(default)s)")
     parser.add_argument("--pages", type=int, default=40, help="of the vault whose files are damaged (%(default)s)")
     parser.add_argument("--histories", type=int, default=300, help="of edits, crashes and restarts (%(default)s)")
     parser.add_argument("--steps", type=int, default=30, help="of each history (%(default)s)")
@@ -49,6 +52,15 @@ def _kill9(rounds: int, seed: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="wikid-torture-") as folder:
         totals = Campaign(Path(folder), NOTES, seed, lambda words: _say("kill -9", words)).run(rounds)
     return _told("kill -9", str(totals), totals.differences)
+
+
+def _appends(kills: int, seed: int) -> bool:
+    with tempfile.TemporaryDirectory(prefix="wikid-torture-") as folder:
+        campaign = AppendCampaign(
+            Path(folder), CLIENTS, APPENDS, seed, lambda words: _say("appends", words), patient=True
+        )
+        totals = campaign.run(kills)
+    return _told("appends", str(totals), totals.differences)
 
 
 def _damage(pages: int, seed: int) -> bool:

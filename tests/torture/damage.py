@@ -1,17 +1,28 @@
-"""Every file of a vault's generated tree damaged in every way, one by one: the next start mends it or does without."""
+"""Every file of a vault's generated tree damaged in every way, one by one: the next start mends it or does without.
+
+Three trees are damaged: that of a daemon which ended, which holds Lucene's files of every kind; that of one which was
+killed, with SQLite's own files beside the catalog; and that of one which was killed while a new index took its place.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from builders import FakeEmbedder, tree
 from comparison import Contents, contents, differences, fresh_build, settle, start_indexer
+from wikid_daemon.index.catalog import Catalog
+from wikid_daemon.index.lifecycle import CURRENT, PREVIOUS, STAGING, SWAP, Swap
+from wikid_daemon.index.store import Store
+from wikid_daemon.indexer import Indexer
 from wikid_daemon.vault.vault import VaultError
+from wikid_daemon.vault.watcher import MARKER_PREFIX
 
 FLIPPED_BYTES: Final = 64
 COPIES: Final = "documents"
@@ -66,43 +77,86 @@ class Totals:
         return f"{self.files} files, {self.faults} faults injected, differences: {len(self.differences)}"
 
 
-def damage_each(root: Path, folder: Path, queries: Sequence[str], say: Say) -> Totals:
-    """The whole matrix over the vault at `root`, whose index is built below `folder` first and restored every time."""
+def damage_each(root: Path, folder: Path, queries: Sequence[str], say: Say, *, alike: bool = True) -> Totals:
+    """The whole matrix over the vault at `root`, whose index is built below `folder` first and restored every time;
+    one file of each kind where not `alike` ones too."""
     fake, totals = FakeEmbedder(), Totals()
-    state_home, image = folder / "state", folder / "image"
+    state_home, images = folder / "state", folder / "images"
     indexer = start_indexer(root, state_home, fake)
     settle(indexer)
-    indexer.close()
+    _vary(indexer)
+    settle(indexer)
     state = indexer.vault.state
-    shutil.copytree(state, image)
+    shutil.copytree(state, images / "killed", ignore=shutil.ignore_patterns(f"{MARKER_PREFIX}*"))
+    indexer.close()
+    shutil.copytree(state, images / "ended")
+    _replacing(shutil.copytree(state, images / "replacing"))
     with fresh_build(root, folder / "fresh", fake) as fresh:
         wanted = contents(fresh, queries, fake)
-    before = _own_files(root, state)
-    for relative in _files(image):
-        totals.files += 1
-        for name, damage in DAMAGES.items():
-            data = damage((image / relative).read_bytes())
-            if data == (image / relative).read_bytes():
+    before, damaged = _own_files(root, state), set[object]()
+    for image in (images / "ended", images / "killed", images / "replacing"):
+        for relative in _files(image):
+            key = relative if alike else _kind(relative)
+            if key in damaged:
                 continue
-            shutil.rmtree(state)
-            shutil.copytree(image, state)
-            if data is None:
-                (state / relative).unlink()
-            else:
-                (state / relative).write_bytes(data)
-            totals.faults += 1
-            # the copies of pages are for other programs: nothing reads them here, and only one that is gone is missed
-            copy = relative.parts[0] == COPIES and data is not None
-            expected = replace(wanted, copies=tree(state / COPIES)) if copy else wanted
-            wrong = _restarted(root, state_home, fake, queries, expected)
-            if _own_files(root, state) != before:
-                wrong.append("files of the vault were touched")
-            if not state.is_dir():
+            damaged.add(key)
+            totals.files += 1
+            for name, damage in DAMAGES.items():
+                data = damage((image / relative).read_bytes())
+                if data == (image / relative).read_bytes():
+                    continue
+                shutil.rmtree(state, ignore_errors=True)
                 shutil.copytree(image, state)
-            if wrong:
-                say(f"{relative} {name}: {wrong}")
-            totals.differences += [f"{relative} {name}: {each}" for each in wrong]
+                if data is None:
+                    (state / relative).unlink()
+                else:
+                    (state / relative).write_bytes(data)
+                totals.faults += 1
+                # the copies of pages are for other programs: nothing reads them here, and only one that is gone is
+                # missed
+                copy = relative.parts[0] == COPIES and data is not None
+                expected = replace(wanted, copies=tree(state / COPIES)) if copy else wanted
+                wrong = _restarted(root, state_home, fake, queries, expected)
+                if _own_files(root, state) != before:
+                    wrong.append("files of the vault were touched")
+                if wrong:
+                    say(f"{image.name}/{relative} {name}: {wrong}")
+                totals.differences += [f"{image.name}/{relative} {name}: {each}" for each in wrong]
     return totals
+
+
+def _vary(indexer: Indexer) -> None:
+    """Have Lucene hold what only merges and deletions make: a segment in many files, and a list of deleted documents.
+
+    Two pages grow by a line each.
+    """
+    first, second = sorted(indexer.vault.pages_root.rglob("*.md"))[:2]
+    _grow(first)
+    indexer.after_look(lambda store: store.commit())
+    indexer.after_look(_merge)
+    _grow(second)
+    indexer.after_look(lambda store: store.commit())
+
+
+def _grow(page: Path) -> None:
+    page.write_bytes(page.read_bytes() + b"\nOne more line.\n")
+
+
+def _merge(store: Store) -> None:
+    lexical = store.lexical_index
+    assert lexical is not None
+    lexical.expunge()
+    lexical.commit(store.generation)
+
+
+def _replacing(image: Path) -> None:
+    """As a kill leaves it right after the new index was put in its place."""
+    shutil.copytree(image / CURRENT, image / PREVIOUS)
+    catalog = Catalog(image / CURRENT / "catalog.sqlite")
+    pages, chunks = catalog.counts()
+    catalog.close()
+    swap = Swap("placed", f"{STAGING}new", pages, chunks)
+    (image / SWAP).write_bytes(orjson.dumps(asdict(swap)))
 
 
 def _restarted(root: Path, state_home: Path, fake: FakeEmbedder, queries: Sequence[str], wanted: Contents) -> list[str]:
@@ -117,6 +171,13 @@ def _restarted(root: Path, state_home: Path, fake: FakeEmbedder, queries: Sequen
         return [f"{type(problem).__name__}: {problem}"]
     finally:
         indexer.close()
+
+
+def _kind(relative: Path) -> tuple[str, ...]:
+    """What files that are read alike have in common: a role of copies, an ending of Lucene's names."""
+    if relative.parts[0] in (COPIES, PREVIOUS):
+        return relative.parts[:2]
+    return relative.parent.as_posix(), relative.suffix or relative.name.strip("0123456789")
 
 
 def _files(folder: Path) -> Iterator[Path]:

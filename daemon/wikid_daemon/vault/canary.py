@@ -65,13 +65,20 @@ class ProvenWatcher:
         """Whether every change made before this call has been reported, as a marker dropped now proves in time."""
         marker = self._drop()
         if marker is None:
+            self.prove_soon()
             return False
         with self._proof:
             if self._proof.wait_for(lambda: marker not in self._markers, seconds):
                 return True
             self._lose(marker)
-            self._next = time.monotonic()  # whether it is slow or dead is asked at once
+            self.prove_soon()  # whether it is slow or dead
         return False
+
+    def prove_soon(self) -> None:
+        """Have the next `tend` ask for a proof, where none is awaited."""
+        with self._proof:
+            if self._canary is None:
+                self._next = time.monotonic()
 
     @property
     def doubtful(self) -> bool:
@@ -161,6 +168,8 @@ class ProvenWatcher:
         """Why the watcher cannot be relied on, if so."""
         if not self._watcher.alive:
             return "its thread ended"
+        if self._watcher.misses_markers:
+            return "the folder of its markers was made anew"
         if any(until <= now for until in self._untold.values()):
             return "a scan found what no event had told"
         return "markers did not come back" if self._misses >= MISSES else None
@@ -196,7 +205,7 @@ class ProvenWatcher:
         with self._proof:
             old, self._watcher = self._watcher, self._made()
             self._misses, self._canary, self._untold = 0, None, {}
-            self._next = time.monotonic() + self._canary_seconds
+            self._next = time.monotonic() + self._patience_seconds
         self._on_state(WatchState("stopped", self._replaced))
         old.close()
         self.start()

@@ -12,7 +12,7 @@ import orjson
 from wikid_daemon import files
 from wikid_daemon.core.mirror_names import mirror_name
 from wikid_daemon.core.page import Role
-from wikid_daemon.vault.state import MANIFEST, prepare_tree
+from wikid_daemon.vault.state import MANIFEST, is_prepared, prepare_tree
 from wikid_daemon.vault.vault import Vault
 
 _DOCUMENTS = "documents"
@@ -44,6 +44,7 @@ class Mirror:
     def __init__(self, vault: Vault, machine: str) -> None:
         """``machine`` is `state.machine_id`; it marks the tree as this machine's."""
         self._folder = vault.state
+        self._meta = vault.meta if vault.state_outside is None else None
         self._vault_id = vault.vault_id
         self._machine = machine
         self._records: dict[str, MirrorRecord] = {}
@@ -54,24 +55,37 @@ class Mirror:
         """What is mirrored, by page id."""
         return MappingProxyType(self._records)
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the tree is as `open` and the copies left it, as far as a few looks tell. Raises OSError."""
+        return is_prepared(self._folder) and (not self._records or (self._folder / _DOCUMENTS).exists())
+
     def open(self) -> None:
         """Make the tree and read its manifest; a damaged manifest counts as empty, since all of it can be rebuilt.
 
-        Raises OSError when the tree cannot be made.
+        Raises OSError when the tree cannot be made, as where the vault has been moved away.
         """
+        if self._meta is None:
+            self._folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        else:
+            self._meta.mkdir(exist_ok=True)
         prepare_tree(self._folder, self._manifest({}))
         try:
             documents = orjson.loads(files.read_regular(self._folder / MANIFEST, _LIMIT).data)["documents"].values()
             records = [_record(document) for document in documents]
         except (files.NotReadable, orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
             records = []
+        if not (self._folder / _DOCUMENTS).exists():
+            records = []  # whose copies went all at once
         self._records = {record.page_id: record for record in records}
         self._written = bool(records)
 
     def apply(self, record: MirrorRecord, data: bytes) -> None:
         """Write the copy of a page's bytes, with LF line ends; a page whose role changed leaves its old place."""
         path = self._folder / record.key
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            for parent in reversed(path.relative_to(self._folder).parents[:-1]):
+                (self._folder / parent).mkdir(exist_ok=True)  # never a vault that has been moved away meanwhile
         files.atomic_write(path, lf_copy(data))
         previous = self._records.get(record.page_id)
         if previous is not None and previous.key != record.key:
@@ -146,6 +160,7 @@ class NoMirror:
     """Stands in for `Mirror` where pages are read for an index that answers nobody."""
 
     records: Mapping[str, MirrorRecord] = MappingProxyType({})
+    in_place = True
 
     def apply(self, record: MirrorRecord, data: bytes) -> None:
         """Keep nothing."""

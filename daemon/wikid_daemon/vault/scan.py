@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import orjson
@@ -27,16 +27,16 @@ class RootUnavailable(Exception):
         self.reason = reason
 
 
-def scan(vault: Vault, *, known_pages: int | None = None) -> Scan:
+def scan(vault: Vault, *, known_pages: int | None = None, alive: Callable[[], None] = lambda: None) -> Scan:
     """Look at every file of the vault.
 
     An empty root is taken for an unmounted one, except when ``known_pages`` is 0. Ordinary files that are no Markdown
     are not listed among the skipped, a hidden folder is listed without what is in it, and a folder named like a page
-    is listed and walked. Raises RootUnavailable.
+    is listed and walked. ``alive`` is called at each entry. Raises RootUnavailable.
     """
     started = time.time_ns()
     root = _root_status(vault.pages_root)
-    walk = _Walk(vault.pages_root, strict=vault.strict)
+    walk = _Walk(vault.pages_root, strict=vault.strict, alive=alive)
     walk.folder("")
     if not walk.seen_any and known_pages != 0:
         raise RootUnavailable("root_empty")
@@ -46,18 +46,19 @@ def scan(vault: Vault, *, known_pages: int | None = None) -> Scan:
     return walk.result(started, vault)
 
 
-def scan_paths(vault: Vault, paths: Iterable[str]) -> Scan:
+def scan_paths(vault: Vault, paths: Iterable[str], *, alive: Callable[[], None] = lambda: None) -> Scan:
     """Look only at these files and folders (with all below them), as a watcher reports them; "" is everything.
 
     Paths that do not exist are simply not among the entries. No collision is judged and no packet counted, since
-    both need the whole vault. Raises RootUnavailable, also when the root is empty now.
+    both need the whole vault. ``alive`` is called at each entry. Raises RootUnavailable, also when the root is empty
+    now.
     """
     started = time.time_ns()
     _root_status(vault.pages_root)
     with os.scandir(vault.pages_root) as listing:
         if next(listing, None) is None:
             raise RootUnavailable("root_empty")
-    walk = _Walk(vault.pages_root, strict=vault.strict)
+    walk = _Walk(vault.pages_root, strict=vault.strict, alive=alive)
     for path in sorted(set(paths)):
         walk.path(vault, path)
     return walk.result(started, None)
@@ -66,7 +67,7 @@ def scan_paths(vault: Vault, paths: Iterable[str]) -> Scan:
 def folders_below(root: Path) -> list[str]:
     """The folders a scan would walk, relative, "" first. Raises RootUnavailable."""
     _root_status(root)
-    walk = _Walk(root, strict=False)
+    walk = _Walk(root, strict=False, alive=lambda: None)
     walk.folder("")
     return walk.folders
 
@@ -84,9 +85,10 @@ def _root_status(root: Path) -> os.stat_result:
 class _Walk:
     """What one scan gathers."""
 
-    def __init__(self, root: Path, *, strict: bool) -> None:
+    def __init__(self, root: Path, *, strict: bool, alive: Callable[[], None]) -> None:
         self._root = os.fspath(root)
         self._strict = strict
+        self._alive = alive
         self._entries: dict[str, Stamp] = {}
         self._skipped: dict[str, str] = {}
         self._failed: dict[str, str] = {}
@@ -95,6 +97,7 @@ class _Walk:
 
     def path(self, vault: Vault, relative: str) -> None:
         """Look at one reported path, whatever it has become."""
+        self._alive()
         if relative == "":
             self.folder("")
             return
@@ -136,6 +139,7 @@ class _Walk:
         folders = []
         strict, entries, skip_reason, stamp_of = self._strict, self._entries, names.skip_reason, files.stamp_of
         for entry in listing:
+            self._alive()
             self.seen_any = True
             relative = prefix + entry.name
             try:
@@ -180,7 +184,9 @@ class _Walk:
             failed=_printable(self._failed),
             findings=tuple(_collision(path, other) for path, other in lost.items()),
             folders=tuple(self.folders),
-            packets_without_page=0 if whole is None or whole.raw is None else _packets_without_page(whole.raw, kept),
+            packets_without_page=0
+            if whole is None or whole.raw is None
+            else _packets_without_page(whole.raw, kept, self._alive),
         )
 
 
@@ -193,11 +199,12 @@ def _collision(path: str, kept: str) -> Finding:
     return Finding("error", "concept_identity_collision", path, message)
 
 
-def _packets_without_page(raw: Path, pages: dict[str, Stamp]) -> int:
+def _packets_without_page(raw: Path, pages: dict[str, Stamp], alive: Callable[[], None]) -> int:
     """Packets with a readable manifest that no page stands for (§11.12); a folder is normally named by its id."""
     count = 0
     for kind, prefix in _PACKETS:
         for folder in _packet_folders(raw / kind, prefix):
+            alive()
             if f"{kind}/{folder.name}.md" not in pages:
                 identity = _packet_id(folder)
                 count += identity is not None and f"{kind}/{identity}.md" not in pages

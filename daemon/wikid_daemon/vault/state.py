@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ _CACHEDIR_TAG = (
     b"# wikid generates this folder from the notes of its vault and can build it again.\n"
     b"# About cache directory tags: https://bford.info/cachedir/\n"
 )
+_LABELS = {".gitignore": b"*\n", "CACHEDIR.TAG": _CACHEDIR_TAG}
 _UNSAFE = re.compile(r"[^a-z0-9]+")
+_ID_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +74,33 @@ def owner_of(tree: Path) -> str | None:
 def machine_id(state_home: Path) -> str:
     """This user's random id on this machine, made on first use and kept in the state directory."""
     path = state_home / "machine-id"
-    try:
-        return str(uuid.UUID(path.read_text("ascii").strip()))
-    except (FileNotFoundError, ValueError):
-        made = str(uuid.uuid4())
-        state_home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        files.atomic_write(path, f"{made}\n".encode(), durable=True)
-        return made
+    with _ID_LOCK:  # vaults are opened side by side, and all by one id
+        try:
+            return str(uuid.UUID(path.read_text("ascii").strip()))
+        except (FileNotFoundError, ValueError):
+            made = str(uuid.uuid4())
+            state_home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            files.atomic_write(path, f"{made}\n".encode(), durable=True)
+            return made
 
 
 def prepare_tree(folder: Path, empty_manifest: bytes) -> None:
-    """Make the folder and the files that tell git, backup and sync tools to leave it alone. Harmless when repeated.
+    """Make the folder, in one that is there, and the files that tell git, backup and sync tools to leave it alone.
+    Harmless when repeated.
 
     The manifest comes first, because it says whose tree this is.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, data in ((MANIFEST, empty_manifest), (".gitignore", b"*\n"), ("CACHEDIR.TAG", _CACHEDIR_TAG)):
+    folder.mkdir(exist_ok=True, mode=0o700)
+    for name, data in ((MANIFEST, empty_manifest), *_LABELS.items()):
         path = folder / name
         if not path.exists():
             files.atomic_write(path, data)
     (folder / MARKERS).mkdir(exist_ok=True)
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether all that `prepare_tree` makes is there. Raises OSError where nobody can tell."""
+    return all((folder / name).exists() for name in (MANIFEST, *_LABELS, MARKERS))
 
 
 def _folder_name(root: Path) -> str:

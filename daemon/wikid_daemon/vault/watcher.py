@@ -115,6 +115,12 @@ class Watcher:
         """Whether its thread runs."""
         return self._thread.is_alive()
 
+    @property
+    def misses_markers(self) -> bool:
+        """Whether it watches, and the folder of the markers is there, and no event would tell of one."""
+        watching = self._state.mode == "watching" and not self._watches_markers
+        return watching and self._markers is not None and self._markers.is_dir()
+
     def start(self) -> None:
         """Start the thread; changes are noticed once the state is no longer stopped."""
         self._thread.start()
@@ -168,8 +174,9 @@ class Watcher:
         try:
             notifier = self._start()
             self._polled = None
-            self._become("watching")
+            # in this order: nobody takes it for a proof that nothing changed before the watch began
             self._on_change({EVERYTHING})
+            self._become("watching")
             last_wake, unsettled = time.time(), False
             while not self._stop.is_set():
                 events = notifier.watch(LONGEST_BATCH_MS, SETTLE_MS, _WAKE_MS, self._stop)
@@ -236,6 +243,8 @@ class Watcher:
                 batch.markers.add(path[len(markers) :])
             elif path == self._root:
                 batch.lose()
+            elif markers is not None and path == markers[:-1]:
+                self._watches_markers, batch.rewatch = False, True
             elif not flood and path.startswith(self._root + os.sep):
                 self._sort(path, batch, made=change == Change.added)
         return batch
