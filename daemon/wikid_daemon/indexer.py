@@ -6,6 +6,7 @@ idle time between two arrivals, so words are searchable first and vectors follow
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable
@@ -20,13 +21,14 @@ from wikid_daemon.index.catalog import CatalogCorrupt, CatalogError
 from wikid_daemon.index.lucene import LexicalIndexBusy, LexicalIndexDamaged
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import PassageEncoder, Vectors
+from wikid_daemon.noticing import Noticing
 from wikid_daemon.reindexing import Reindexed, Request, Staged, Upkeep, reindex_in_place, stage
-from wikid_daemon.updater import Cancelled, Counts, IndexState, RootUnavailable, Updater
+from wikid_daemon.updater import Cancelled, Counts, RootUnavailable, Updater
 from wikid_daemon.vault.canary import ProvenWatcher
 from wikid_daemon.vault.mirror import Mirror
+from wikid_daemon.vault.reading import VaultReader
 from wikid_daemon.vault.vault import Vault, VaultError
 from wikid_daemon.vault.watcher import EVERYTHING, WatchState
-from wikid_daemon.worker import Worker
 
 SCAN_SECONDS: Final = 60.0
 TROUBLE_SECONDS: Final = 5.0  # until a lost root or a full disk is looked at again
@@ -42,7 +44,7 @@ T = TypeVar("T")
 log = structlog.get_logger("indexer")
 
 
-class Indexer(Worker):
+class Indexer(Noticing):
     """The sole writer of one vault's index and mirror. `store` is None until it is open and after it is closed."""
 
     def __init__(
@@ -55,13 +57,12 @@ class Indexer(Worker):
     ) -> None:
         super().__init__(f"index-{vault.name}")
         self.vault = vault
-        self.state = IndexState()
+        self.reader = VaultReader(vault)
         self.store: Store | None = None
         self._mirror = Mirror(vault, machine)
         self._vectors = Vectors(encoder)
         self._on_published = on_published
         self._on_thread_end = on_thread_end
-        self._paths: set[str] = set()
         self._updater: Updater | None = None
         self._watched = False
         self._next_scan = 0.0
@@ -71,12 +72,9 @@ class Indexer(Worker):
 
     # -- from any thread -----------------------------------------------------------------------------------------------
 
-    def notice(self, paths: set[str]) -> None:
-        """Something may have changed at these paths, relative to the pages' folder; "" is everything."""
-        with self._wake:
-            self._paths.update(paths)
-            self.state.pending = len(self._paths)
-            self._wake.notify()
+    def stop(self) -> None:
+        super().stop()
+        self.reader.close()
 
     def sync(self, timeout: float) -> int:
         """Wait until everything saved before this call is searchable; the generation then.
@@ -89,7 +87,7 @@ class Indexer(Worker):
 
         def work() -> int:
             if told and self.state.state == "ready" and not self._updating.retrying:
-                self._catch_up()
+                self._look_at_all()
             else:
                 self._look()
             return self._opened().generation
@@ -118,13 +116,12 @@ class Indexer(Worker):
     ) -> Reindexed:
         """Seed A's reindex on the indexer's own thread; blocks until done. Cancelled, VaultError."""
         request = Request(everything, lexical, vectors, force, progress, lambda: self._stopping or cancelled())
-        look = self._look_surely if request.anew else self._look
-        upkeep = Upkeep(look, self._catch_up, lambda: bool(self._paths or self._soon))
+        upkeep = Upkeep(self._look_surely, self._catch_up, lambda: self._arrived or bool(self._soon))
 
         def work() -> Reindexed:
             store = self._opened()
             if request.anew:
-                staged = stage(self.vault, self._mirror, store, self._vectors, request, upkeep)
+                staged = stage(self.reader, self._mirror, store, self._vectors, request, upkeep)
                 self._replace(staged)
                 done = staged.done
             else:
@@ -197,7 +194,9 @@ class Indexer(Worker):
     def _open(self) -> None:
         self._mirror.open()
         self._serve(lifecycle.open_current(self.vault.state))
-        if not self._watched:
+        if self._watched:
+            self.watcher.prove_soon()
+        else:
             self._watched = True
             self.watcher.start()
 
@@ -205,7 +204,7 @@ class Indexer(Worker):
         for kind, _ in store.notes:
             log.warning(kind, vault_id=self.vault.vault_id)
         try:
-            self._updater = Updater(self.vault, store, self._mirror, self.state, lambda: len(self._paths))
+            self._updater = Updater(self.reader, store, self._mirror, self.state, lambda: len(self._arrivals))
         except BaseException:
             store.close()
             raise
@@ -230,27 +229,31 @@ class Indexer(Worker):
     def _discard_index(self, problem: Exception) -> None:
         """The catalog is damaged where opening it does not look: everything is built anew from the files."""
         log.warning("catalog_rebuilt", vault_id=self.vault.vault_id, kind=type(problem).__name__)
-        store, self.store, self._updater = self.store, None, None
-        if store is not None:
-            try:
-                store.close()
-            except TROUBLE:
-                log.exception("index_not_closed", vault_id=self.vault.vault_id)
+        self._let_go()
         shutil.rmtree(self.vault.state / lifecycle.CURRENT, ignore_errors=True)
+
+    def _let_go(self) -> None:
+        """Close the index, so that the next turn opens what is there."""
+        self.state.state = "indexing" if self.state.state == "ready" else self.state.state
+        self._next_scan = time.monotonic()
+        store, self.store, self._updater = self.store, None, None
+        try:
+            if store is not None:
+                store.close()
+        except TROUBLE:
+            log.exception("index_not_closed", vault_id=self.vault.vault_id)
 
     def _finish(self) -> None:
         with self._wake:
             self._stopping = True
         self._refuse(Cancelled())
         self.watcher.close()
-        store, self.store = self.store, None
         try:
-            if store is not None:
+            if self.store is not None:
                 self._mirror.write_manifest()
-                store.close()
         except TROUBLE:
-            # what could not be made durable is found again by the next start
-            log.exception("index_not_closed", vault_id=self.vault.vault_id)
+            log.exception("manifest_not_written", vault_id=self.vault.vault_id)
+        self._let_go()
         self._on_thread_end()
 
     @property
@@ -264,16 +267,17 @@ class Indexer(Worker):
 
     def _step(self) -> None:
         """One turn: what a caller asked, else what changed, else what is due, else a little embedding, else wait."""
+        if not self._updating.in_place:
+            log.warning("tree_opened_anew", vault_id=self.vault.vault_id)
+            self._let_go()
+            return
         with self._wake:
             task = self._next_task()
-            paths = set[str]()
-            if task is None:
-                paths, self._paths = self._paths, set()
         if task is not None:
             task.answer()
             return
         try:
-            self._work(paths | self._updating.due_retries())
+            self._work(self._taken() | self._updating.due_retries())
         except Cancelled:
             return  # by `stop` alone: the loop ends
         except Exception as problem:  # noqa: BLE001 - told in status and in the log; what is indexed stays searchable
@@ -282,7 +286,7 @@ class Indexer(Worker):
 
     def _work(self, paths: set[str]) -> None:
         self.watcher.tend()
-        if EVERYTHING in paths or time.monotonic() >= self._next_scan:
+        if time.monotonic() >= self._next_scan:
             self._look()
         elif paths:
             self._look_at(paths)
@@ -293,44 +297,58 @@ class Indexer(Worker):
 
     def _catch_up(self) -> None:
         """Saved notes do not wait for a long piece of work to end."""
-        with self._wake:
-            paths, self._paths = self._paths, set()
-        if EVERYTHING in paths:
-            self._look()
-        elif paths:
-            self._look_at(paths)
+        self._look_at(self._taken())
         self._answer_soon()
+
+    def _look_at_all(self) -> None:
+        """Look at everything noticed before this call, and first at what comes meanwhile."""
+        due = self._noticed
+        while due and (paths := self._taken(due)):
+            self._look_at(paths)
+            due = set() if EVERYTHING in paths else due - paths
 
     def _look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
         with self._wake:
-            self._paths.clear()
+            self._arrivals.clear()
         # until this look has ended well another one is due
         self._next_scan = time.monotonic()
-        comparable = trust and self.state.state == "ready"
+        ready, batches = self.state.state == "ready", itertools.count()
+
+        def between() -> bool:
+            # saved notes do not wait for all others, but for the first batch, which drops what the scan found gone
+            if next(batches) > 0 and ready and EVERYTHING not in self._arrivals:
+                self._published(self._updating.look_at(self._taken()))
+            return self._stopping or cancelled()
+
         try:
-            counts = self._updating.look(trust=trust, cancelled=lambda: self._stopping or cancelled())
+            counts = self._updating.look(trust=trust, cancelled=between)
         except RootUnavailable as problem:
             return self._become_unavailable(problem.reason)
         self._next_scan = time.monotonic() + SCAN_SECONDS
-        if comparable:
+        if ready and trust:
             self.watcher.compare(counts.paths)
         return self._published(counts)
 
     def _look_surely(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
-        """The same, or VaultError where the folder is gone or empty and nothing can be said of its pages."""
+        """The same, or VaultError where the folder is gone, empty or not answering: nothing is known of its pages."""
         counts = self._look(trust=trust, cancelled=cancelled)
         if self.state.state == "unavailable":
-            raise VaultError(f"the folder of {self.vault.name} is gone or empty, so nothing new can be found")
+            raise VaultError(f"the folder of {self.vault.name} is gone, empty or not answering: nothing new is found")
         return counts
 
-    def _look_at(self, paths: set[str]) -> Counts:
-        try:
-            return self._published(self._updating.look_at(paths))
-        except RootUnavailable as problem:
-            return self._become_unavailable(problem.reason)
+    def _look_at(self, paths: set[str]) -> None:
+        if EVERYTHING in paths:
+            self._look()
+        elif paths:
+            started = time.thread_time()
+            try:
+                self._published(self._updating.look_at(paths))
+            except RootUnavailable as problem:
+                self._become_unavailable(problem.reason)
+            self._looked_at(paths, time.thread_time() - started)
 
     def _become_unavailable(self, reason: str) -> Counts:
-        """The folder of the pages is gone or empty: keep everything, say so, look again soon."""
+        """The folder of the pages is gone, empty or not answering: keep everything, say so, look again soon."""
         self.state.state, self.state.reason = "unavailable", reason
         self.state.pending = 0
         self._next_scan = time.monotonic() + TROUBLE_SECONDS
@@ -344,7 +362,7 @@ class Indexer(Worker):
 
     def _embed(self) -> bool:
         """Embed for a while, stopping between two texts when something arrives; False when there was nothing to."""
-        attempt = self._vectors.fill(self._opened(), lambda: bool(self._paths or self._asked or self._stopping))
+        attempt = self._vectors.fill(self._opened(), lambda: self._called)
         if attempt.made:
             self._on_published(self)
         return attempt.tried > 0
@@ -352,10 +370,7 @@ class Indexer(Worker):
     def _settle(self) -> None:
         """Nothing to do: sleep until something arrives or is due."""
         retry = min(self._updating.next_retry, self._vectors.next_retry)
-        due = min(self._next_scan, self._next_commit, retry, self.watcher.due)
-        with self._wake:
-            if not (self._paths or self._asked or self._stopping):
-                self._wake.wait(max(due - time.monotonic(), 0.01))
+        self._wait_until(min(self._next_scan, self._next_commit, retry, self.watcher.due))
 
     def _commit(self) -> None:
         self._opened().commit()

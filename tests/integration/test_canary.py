@@ -39,6 +39,7 @@ class Puppet:
         self.report = on_marker
         self.state = WatchState("watching")
         self.alive = False
+        self.misses_markers = False
         self.dropped: list[str] = []
         self._marks = vault.state_outside is None
         self.made.append(self)
@@ -147,6 +148,13 @@ def test_a_watcher_whose_thread_ended_is_replaced(marked: Vault) -> None:
     assert (len(proof.puppets), "its thread ended" in proof.states[-1].reason) == (2, True)
 
 
+def test_a_watcher_that_misses_the_folder_of_its_markers_is_replaced(marked: Vault) -> None:
+    proof = Proof(marked)
+    proof.puppets[0].misses_markers = True
+    proof.watcher.tend()
+    assert (len(proof.puppets), "its markers" in proof.states[-1].reason) == (2, True)
+
+
 def test_markers_left_by_a_crash_are_taken_away(marked: Vault) -> None:
     left = marked.state / MARKERS / ".sync-left"
     left.touch()
@@ -243,7 +251,10 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_sync_waits_for_the_marker_and_scans_nothing(marked: Vault, start: Start, looks: list[str]) -> None:
+def test_a_sync_waits_for_the_marker_and_scans_nothing(
+    marked: Vault, start: Start, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikid_daemon.indexer.MARKER_SECONDS", 30.0)
     indexer = start(marked, ProvenWatcher)
     indexer.sync(30)
     looks.clear()
@@ -274,7 +285,8 @@ def test_a_sync_past_a_deaf_watcher_scans_and_the_watcher_is_replaced(
     def proven(*callbacks: object) -> ProvenWatcher:
         return ProvenWatcher(
             *callbacks,  # type: ignore[arg-type]
-            new_watcher=lambda *given, **more: kinds.pop(0)(*given, **more),
+            # a busy machine may have it replaced more than once
+            new_watcher=lambda *given, **more: (kinds.pop(0) if kinds[1:] else kinds[0])(*given, **more),
             patience_seconds=0.2,
         )
 
@@ -301,7 +313,8 @@ def test_a_deaf_watcher_of_a_plain_folder_is_found_out_by_a_scan(
     def proven(*callbacks: object) -> ProvenWatcher:
         return ProvenWatcher(
             *callbacks,  # type: ignore[arg-type]
-            new_watcher=lambda *given, **more: kinds.pop(0)(*given, **more),
+            # a busy machine may have it replaced more than once
+            new_watcher=lambda *given, **more: (kinds.pop(0) if kinds[1:] else kinds[0])(*given, **more),
             patience_seconds=0.2,
         )
 

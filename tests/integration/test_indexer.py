@@ -275,7 +275,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, path: str, problem: OSError, times:
                 raise problem
         return vault_module.read_page(vault, relative, limit)
 
-    monkeypatch.setattr("wikid_daemon.updater.read_page", read_page)
+    monkeypatch.setattr("wikid_daemon.vault.reading.read_page", read_page)
     return tries
 
 

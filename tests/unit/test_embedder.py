@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiny_model as tiny
+from wikid_daemon.index import encoders
 from wikid_daemon.index.encoders import Embedder, EmbedFailed, PassagesFailed
 from wikid_daemon.index.familiarity import familiarity
 from wikid_daemon.models.failures import ModelUnusable
@@ -86,6 +88,24 @@ class TestVectors:
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(embedder.embed_query, texts))
         np.testing.assert_array_equal(np.stack(found), expected)
+
+    def test_passages_run_ahead_unless_somebody_asks(self, folder: ModelFolder, monkeypatch: Any) -> None:
+        monkeypatch.setattr(encoders, "ASKED_SECONDS", 3_600.0)
+        embedder, begun = Embedder.load(folder, workers=2), list[str]()
+
+        def texts() -> Iterator[str]:
+            for number in range(100):
+                begun.append(f"cat {number}")
+                yield begun[-1]
+
+        running = embedder.passages(texts())
+        next(running)
+        assert len(begun) > 2
+        embedder.embed_query("mat")
+        ahead = len(begun) - 1
+        for count in range(1, 20):
+            next(running)
+            assert len(begun) == max(ahead, count) + 1
 
     def test_prefixes_mark_queries_and_passages(self, embedder: Embedder, tmp_path: Path) -> None:
         path = tiny.export_folder(tmp_path / "m", WEIGHTS, config_sentence_transformers__json=PROMPTS)
