@@ -16,7 +16,7 @@ from wikid_daemon.models.build import build
 from wikid_daemon.models.catalogue import CATALOGUE
 from wikid_daemon.models.failures import ModelUnusable
 from wikid_daemon.models.location import ModelFolder, list_models, locate, models_folder
-from wikid_daemon.recall import Model
+from wikid_daemon.searching import Absence
 from wikid_protocol.records import ModelRecord
 
 BUILD_REMEDY: Final = "wikid models build"
@@ -36,11 +36,15 @@ class _Held:
 
 
 class WarmEmbedder:
-    """One embedder for all vaults. `on_ready` is called from the loading thread."""
+    """One embedder for all vaults. `configured` names a model that the settings ask for; `on_ready` is called from the
+    loading thread."""
 
-    def __init__(self, environment: Mapping[str, str], cache: Path, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], cache: Path, configured: str | None, on_ready: Callable[[], None]
+    ) -> None:
         self._environment = environment
         self._cache = cache
+        self._configured = configured
         self._on_ready = on_ready
         self._held = _Held("loading")
         self._building = threading.Lock()
@@ -53,7 +57,7 @@ class WarmEmbedder:
         """Find and open the model; afterwards the state is ready, absent or failed."""
         folder: ModelFolder | None = None
         try:
-            folder = locate(self._environment, self._cache, None)
+            folder = locate(self._environment, self._cache, self._configured)
             if folder is None:
                 self._held = _Held("absent", reason="no embedding model has been built")
                 return
@@ -73,16 +77,16 @@ class WarmEmbedder:
         """The embedder, once it is warm."""
         return self._held.embedder
 
-    def for_recall(self) -> Model:
+    def for_recall(self) -> Embedder | Absence:
         """The embedder for a query, or why words alone answer."""
         held = self._held
         if held.embedder is not None:
-            return Model(held.embedder)
+            return held.embedder
         if held.state == "loading":
-            return Model(None, "model_loading", "the embedding model is still loading: words alone answered")
+            return Absence("model_loading", "the embedding model is still loading: words alone answered")
         if held.state == "absent":
-            return Model(None, "model_absent", f"{held.reason}: words alone answered", held.remedy)
-        return Model(None, "model_failed", f"{held.reason} Words alone answered.", held.remedy)
+            return Absence("model_absent", f"{held.reason}: words alone answered", held.remedy)
+        return Absence("model_failed", f"{held.reason} Words alone answered.", held.remedy)
 
     def build(
         self, name: str, progress: Callable[[str, float | None], None], cancelled: Callable[[], bool]

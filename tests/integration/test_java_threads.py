@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wikid_daemon.index.lucene import LexicalChunk, LexicalIndex
+from wikid_daemon.index.lucene import LexicalIndex
+from wikid_daemon.index.lucene_document import LexicalChunk
 
 PAGES = 40
 ROUNDS = 25

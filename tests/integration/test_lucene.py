@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wikid_daemon.index.lucene import LexicalChunk, LexicalIndex, LexicalIndexDamaged
+from wikid_daemon.index.lucene import LexicalIndex, LexicalIndexDamaged
+from wikid_daemon.index.lucene_document import LexicalChunk
 
 
 @pytest.fixture
@@ -186,3 +187,19 @@ def test_no_chunk_is_too_much_for_the_index(index: LexicalIndex, field: str) -> 
     given = {"body": "harbour", field: "y" * 40_000 + " harbour"}
     fill(index, chunk(1, given.pop("body"), **given))
     assert found(index, "harbour") == [1]
+
+
+def test_an_index_that_stops_writing_is_searched_until_it_is_closed(tmp_path: Path) -> None:
+    first = LexicalIndex(tmp_path / "lucene")
+    first.put(1, [chunk(1, "harbour")])
+    first.commit(1)
+    first.put(2, [chunk(2, "harbour lights")])
+    first.refresh()
+    first.stop_writing()
+    second = LexicalIndex(tmp_path / "lucene")
+    assert [len(each.search("harbour", 10)) for each in (first, second)] == [2, 1]
+    with pytest.raises(LexicalIndexDamaged):
+        first.put(3, [chunk(3, "harbour")])
+    first.close()
+    assert len(second.search("harbour", 10)) == 1
+    second.close()

@@ -13,6 +13,8 @@ from wikid_daemon.core.summary import PageSummary
 
 MAX_CODE_POINTS: Final = 2_000
 MAX_TERMS: Final = 64
+MAX_INTENT: Final = 256  # code points (seed A, Query and intent construction)
+_PENDING: Final = "pending"  # the topic of a vault that nobody has named yet
 
 _SPACE = re.compile(r"\s+")
 _HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")
@@ -24,6 +26,12 @@ _CUT_AFTER = " …"
 def normalise(query: str) -> str:
     """NFKC, trimmed, white space collapsed; punctuation, quotes and identifiers stay (seed A, Query construction)."""
     return _SPACE.sub(" ", unicodedata.normalize("NFKC", query)).strip()
+
+
+def intent(topic: str, mode: str) -> str:
+    """What a vault is about, for a reranker; empty where the vault does not say (vault format §11.24)."""
+    given = (each.strip() for each in (topic, mode))
+    return " ".join(each for each in given if each and each.casefold() != _PENDING)[:MAX_INTENT]
 
 
 def content_words(query: str) -> str:
@@ -52,6 +60,17 @@ class Terms:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def rarity(self, word: str) -> float:
+        """How rare a word, or a character of a script without spaces, is in the vault: 0 for one that is not asked for
+        by its meaning, such as a function word."""
+        folded = fold(compatible(word))
+        found = (
+            weight
+            for form, weight, bounded in self._forms
+            if folded.startswith(form) or (not bounded and folded in form)
+        )
+        return max(found, default=0.0)
 
     def coverage(self, text: str) -> float:
         """The share of the query's weight whose terms stand in `text`, 0–1."""

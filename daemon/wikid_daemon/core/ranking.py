@@ -13,12 +13,14 @@ from wikid_daemon.core.page import Role, Status
 
 CANDIDATES: Final = 40  # pages per list and vault (seed A, adapter mapping)
 RRF_K: Final = 60  # seed A, score normalisation
+RERANK: Final = "rerank"  # the name of the reranker's signal
 DENSE_SHARE: Final = 0.55  # of the convex sum, for a query in a language the embedder knows
 
 MULTIPLIER_MIN, MULTIPLIER_MAX = 0.90, 1.10  # seed A, score normalisation
 IDENTITY_BONUS: Final = 0.05
 STABLE_CANONICAL_BONUS: Final = 0.03
 VERIFIED_BONUS: Final = 0.02
+FEEDBACK_MAX: Final = 0.02  # either way (seed A, Signal strength)
 EVIDENCE_MALUS: Final = -0.02
 DEPRECATED_MALUS: Final = -0.08
 
@@ -34,13 +36,17 @@ class PageHit:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A page after fusion: `score` 0–1, `chunk` the better of its best chunks, and each list's part (None = absent)."""
+    """A page after fusion: `score` 0–1, `chunk` the better of its best chunks, and each list's part (None = absent).
+
+    `signals`: what a second look found, by name.
+    """
 
     page: int
     chunk: int
     score: float
     lexical: float | None
     cosine: float | None
+    signals: tuple[tuple[str, float], ...] = ()
 
 
 def best_per_page(hits: Sequence[tuple[int, float]], page_of: Callable[[int], int], limit: int) -> list[PageHit]:
@@ -71,8 +77,8 @@ def fuse(
     for page, hit in words.items():
         if page not in similarity and hit.chunk in extra:
             similarity[page] = extra[hit.chunk]
-    from_words = _normalised({page: hit.score for page, hit in words.items()})
-    from_vectors = _normalised(similarity)
+    from_words = normalised({page: hit.score for page, hit in words.items()})
+    from_vectors = normalised(similarity)
     pages = words.keys() | vectors.keys()
     fused = []
     for page in pages:
@@ -90,7 +96,8 @@ def fuse(
     return fused
 
 
-def _normalised(scores: Mapping[int, float]) -> dict[int, float]:
+def normalised(scores: Mapping[int, float]) -> dict[int, float]:
+    """Stretched to 0–1; 1 for all where they are the same."""
     if not scores:
         return {}
     low, high = min(scores.values()), max(scores.values())
@@ -98,9 +105,9 @@ def _normalised(scores: Mapping[int, float]) -> dict[int, float]:
     return {page: (score - low) / span if span > 0 else 1.0 for page, score in scores.items()}
 
 
-def multiplier(*, identity: bool, role: Role, status: Status, verified_by_human: bool) -> float:
+def multiplier(*, identity: bool, role: Role, status: Status, verified_by_human: bool, feedback: float = 0.0) -> float:
     """The bounded adjustment of a page's final score: clamp(1 + sum) (vault format §11.21)."""
-    total = 1.0
+    total = 1.0 + min(FEEDBACK_MAX, max(-FEEDBACK_MAX, feedback))
     if identity:
         total += IDENTITY_BONUS
     if role == "canonical" and status == "stable":

@@ -7,6 +7,7 @@ cursor. Vectors are kept by chunk hash and model identity, so unchanged text is 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ CatalogError = apsw.Error
 CatalogCorrupt: Final = (apsw.CorruptError, apsw.NotADBError)
 """What SQLite raises when it reads a part of the file that is damaged, which may be long after it was opened."""
 
+_SUFFIXES: Final = ("", "-wal", "-shm")  # of the files that one SQLite database is
+
 # anything else, a full disk or too many open files, passes, and must not cost every vector
 _DAMAGE: Final = (*CatalogCorrupt, apsw.SQLError)
 
@@ -60,6 +63,24 @@ class Catalog(CatalogReader):
         except (apsw.Error, CatalogDamaged):
             self.close()
             raise
+        self._files, self._size = self._found()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether SQLite's files are still those that were opened, none removed, put in place of another or cut short.
+
+        It goes on reading and writing files that are gone, which no later start ever sees. Raises OSError where nobody
+        can tell.
+        """
+        files, size = self._found()
+        kept = files == self._files and size >= self._size
+        self._size = max(size, self._size)
+        return kept
+
+    def _found(self) -> tuple[list[tuple[int, int]], int]:
+        """Device and inode of each file that there is, and the database's bytes, which never become fewer."""
+        found = [status for suffix in _SUFFIXES if (status := _status(f"{self._path}{suffix}")) is not None]
+        return [(each.st_dev, each.st_ino) for each in found], found[0].st_size if found else 0
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self._path))
@@ -205,6 +226,13 @@ class Catalog(CatalogReader):
         if kept > UNUSED_FACTOR * used:
             with self._db:
                 self._db.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM chunks)")
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
 
 
 def _stamp_columns(stamp: Stamp) -> tuple[int, int, int, int]:

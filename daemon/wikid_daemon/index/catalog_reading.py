@@ -177,6 +177,13 @@ class CatalogReader:
         pages = reader.execute("SELECT count(*) FROM pages WHERE summary IS NOT NULL").get
         return int(pages), int(reader.execute("SELECT count(*) FROM chunks").get)
 
+    def count_pages(self, most: int) -> int:
+        """How many pages are served, counted up to `most`."""
+        found = self._reader().execute(
+            "SELECT count(*) FROM (SELECT 1 FROM pages WHERE summary IS NOT NULL LIMIT ?)", (max(most, 0),)
+        )
+        return int(found.get)
+
     def findings(self, limit: int = 200) -> list[tuple[str, str, str, str, int | None]]:
         """(path, severity, code, message, line), errors first."""
         rows = self._reader().execute(
@@ -190,6 +197,15 @@ class CatalogReader:
     def page_ids(self) -> set[str]:
         rows = self._reader().execute("SELECT page_id FROM pages WHERE summary IS NOT NULL")
         return {page_id for (page_id,) in rows}
+
+    def paths_of_category(self, category: str) -> list[str]:
+        """The paths of the served pages of this category."""
+        rows = self._reader().execute(
+            "SELECT path FROM pages WHERE summary IS NOT NULL"
+            " AND json_extract(cast(summary AS TEXT), '$.category')=? ORDER BY path",
+            (category,),
+        )
+        return [path for (path,) in rows]
 
     def relations_from(self, pages: Sequence[int]) -> list[StoredLink]:
         """The typed relations of these pages."""
@@ -223,6 +239,14 @@ class CatalogReader:
         marks = ",".join("?" * len(page_ids))
         rows = self._reader().execute(
             f"SELECT page_id, page FROM pages WHERE page_id IN ({marks}) AND summary IS NOT NULL", tuple(page_ids)
+        )
+        return dict(rows)
+
+    def ids_of(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Number → page id, for the served ones."""
+        marks = ",".join("?" * len(numbers))
+        rows = self._reader().execute(
+            f"SELECT page, page_id FROM pages WHERE page IN ({marks}) AND summary IS NOT NULL", tuple(numbers)
         )
         return dict(rows)
 

@@ -72,7 +72,7 @@ def decide(phase: Phase | None, *, current: bool, previous: bool, staging: bool)
 def new_staging(state: Path) -> Path:
     """An empty folder to build an index in, below a vault's state."""
     folder = state / f"{STAGING}{uuid.uuid4().hex}"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     return folder
 
 

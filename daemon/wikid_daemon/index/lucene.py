@@ -8,7 +8,8 @@ beat separate fields (SciFact nDCG@10 .693 against .668), and a light title fiel
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from wikid_daemon.index.analysis import (
     split_scripts,
 )
 from wikid_daemon.index.jvm import java_exception
+from wikid_daemon.index.lucene_document import LexicalChunk, LexicalDocument, type_term
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -36,10 +38,10 @@ MAX_IDENTIFIER_TERMS: Final = 64
 RAM_BUFFER_MB: Final = 12.0
 DELETED_PERCENT: Final = 20.0
 SCHEMA: Final = "1"
-LONGEST_TYPE: Final = 200
 POOL: Final = 64  # documents kept for refilling
 LISTED: Final = 2_000  # documents listed at a time, so that searches wait for milliseconds
 LUCENE: Final = "9.9"
+NO_TERMS: Final[Mapping[str, float]] = {}
 
 
 # pyjnius keeps a call's receiver on the method object that all instances of a class share, and may let another thread
@@ -58,19 +60,6 @@ class LexicalIndexBusy(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class LexicalChunk:
-    """What Lucene sees of one chunk. `key` is the catalog's chunk number."""
-
-    key: int
-    title: str
-    aliases: str
-    headings: str
-    body: str
-    page_id: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
 class LexicalHit:
     key: int
     score: float
@@ -85,8 +74,9 @@ class LexicalIndex:
 
     def __init__(self, folder: Path) -> None:
         jvm.start()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         self.folder = folder
+        self.writable = True
         with _writing("open its index"), _READING:
             self._java = java_classes()
             self._open(folder)
@@ -190,8 +180,15 @@ class LexicalIndex:
         with _writing("expunge"):
             self._writer.forceMergeDeletes()
 
+    def stop_writing(self) -> None:
+        """Release the writer and the lock, without a commit; what was visible last goes on being searched."""
+        self.writable = False
+        with _writing("close"):
+            self._writer.close()
+
     def close(self) -> None:
         """Release the searcher, the writer and the lock, without a commit of what is not committed."""
+        self.writable = False
         with _writing("close"), _READING:
             self._searchers.close()
             self._writer.close()
@@ -199,10 +196,15 @@ class LexicalIndex:
 
     # -- reading: any thread -------------------------------------------------------------------------------------------
 
-    def search(self, text: str, limit: int, types: Iterable[str] = ()) -> list[LexicalHit]:
-        """The best `limit` chunks for `text`, best first. Words, never operators: no input is a syntax error."""
+    def search(
+        self, text: str, limit: int, types: Iterable[str] = (), more: Mapping[str, float] = NO_TERMS
+    ) -> list[LexicalHit]:
+        """The best `limit` chunks for `text`, best first. Words, never operators: no input is a syntax error.
+
+        `more` are analysed words that count besides, each by its weight (a word of the query has 1).
+        """
         with self._reading() as searcher:
-            query = self._query(text, tuple(types))
+            query = self._query(text, tuple(types), more)
             if query is None:
                 return []
             searcher.setSimilarity(self._similarity)
@@ -225,6 +227,20 @@ class LexicalIndex:
                 frequency = min(reader.docFreq(term), total)
                 result.append((word, rarity(frequency, total)))
             return result
+
+    def words(self, text: str) -> Counter[str]:
+        """How often each analysed word stands in `text`."""
+        java, folded = self._java, fold(text)
+        latin, cjk = split_scripts(folded)
+        found: Counter[str] = Counter()
+        with _READING:
+            if latin:
+                analyzer = java.english
+                found.update(java.AnalyzerUtils.analyze(analyzer, latin).toArray())
+            if cjk:
+                analyzer = java.cjk
+                found.update(filter(has_cjk, java.AnalyzerUtils.analyze(analyzer, folded).toArray()))
+        return found
 
     def counts(self) -> tuple[int, int]:
         """Live and deleted documents in the searcher's view."""
@@ -293,7 +309,7 @@ class LexicalIndex:
                     words.setdefault(word, "cjk")
         return words or dict.fromkeys(self._identifier_tokens([folded]), "identifiers")
 
-    def _query(self, text: str, types: tuple[str, ...]) -> Any:
+    def _query(self, text: str, types: tuple[str, ...], more: Mapping[str, float]) -> Any:
         java, folded = self._java, fold(text)
         builder = java.BooleanQueryBuilder()
         should, found = java.Occur.SHOULD, False
@@ -312,6 +328,12 @@ class LexicalIndex:
             term = java.Term("identifiers", token)
             query = java.TermQuery(term)
             boosted = java.BoostQuery(query, IDENTIFIER_WEIGHT)
+            builder.add(boosted, should)
+            found = True
+        for word, weight in more.items():
+            term = java.Term("cjk" if has_cjk(word) else "text", word)
+            query = java.TermQuery(term)
+            boosted = java.BoostQuery(query, weight)
             builder.add(boosted, should)
             found = True
         if not found:
@@ -341,46 +363,6 @@ class LexicalIndex:
         outer.add(query, must)
         outer.add(either, keep)
         return outer.build()
-
-
-class LexicalDocument:
-    """A Lucene document whose fields are refilled for each chunk: two thirds fewer calls into Java than new objects."""
-
-    def __init__(self, java: Any) -> None:
-        self.java = java.Document()
-        no, yes = java.Store.NO, java.Store.YES
-        self._id = java.StringField("id", "", yes)
-        self._page = java.StringField("page", "", no)
-        self._type = java.StringField("type", "", no)
-        names = ("text", "title", "aliases", "headings", "identifiers", "cjk")
-        self._texts = {name: java.TextField(name, "", no) for name in names}
-        for field in (self._id, self._page, self._type, *self._texts.values()):
-            self.java.add(field)
-
-    def fill(self, page: int, chunk: LexicalChunk) -> None:
-        title, headings, body = fold(chunk.title), fold(chunk.headings), fold(chunk.body)
-        whole = f"{title}\n{headings}\n{body}"
-        latin, cjk = split_scripts(whole)
-        self._id.setStringValue(str(chunk.key))
-        self._page.setStringValue(str(page))
-        self._type.setStringValue(type_term(chunk.type))
-        texts = self._texts
-        values = {
-            "text": latin,
-            "title": title,
-            "aliases": fold(chunk.aliases),
-            "headings": headings,
-            "identifiers": f"{fold(chunk.page_id)}\n{whole}",
-            "cjk": f"{whole}\n{fold(chunk.aliases)}" if cjk else "",
-        }
-        for name, value in values.items():
-            field = texts[name]
-            field.setStringValue(value)
-
-
-def type_term(kind: str) -> str:
-    """A page's type as it is filtered by; Lucene refuses immense terms."""
-    return kind.strip().lower()[:LONGEST_TYPE]
 
 
 @contextmanager

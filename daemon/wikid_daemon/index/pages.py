@@ -9,9 +9,10 @@ from wikid_daemon.core.chunking import Chunk, chunk, embedding_text
 from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.manifest import Known
 from wikid_daemon.core.page import KnowledgeDocument
+from wikid_daemon.core.resolutions import RESOLVES
 from wikid_daemon.core.summary import PageSummary, summarise
 from wikid_daemon.index.catalog_rows import NewChunk, NewLink, NewPage, StoredChunk
-from wikid_daemon.index.lucene import LexicalChunk
+from wikid_daemon.index.lucene_document import LexicalChunk
 
 _HASH_BYTES = 16
 
@@ -48,7 +49,11 @@ def _chunks(document: KnowledgeDocument) -> list[NewChunk]:
 
 def _links(document: KnowledgeDocument) -> list[NewLink]:
     links = [NewLink(target) for target in dict.fromkeys(link.target for link in document.links)]
-    return links + [NewLink(each.target, each.type, each.scope) for each in document.relations]
+    links += [NewLink(each.target, each.type, each.scope) for each in document.relations]
+    decided = document.resolution
+    # so that the one hop from a claim also finds what a person decided about it
+    claims = () if decided is None else (decided.selected, decided.other)
+    return [*links, *(NewLink(each, RESOLVES) for each in claims)]
 
 
 def lexical_chunks(new: NewPage, numbers: Sequence[int]) -> list[LexicalChunk]:

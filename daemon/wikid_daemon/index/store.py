@@ -7,7 +7,8 @@ number that the catalog does not know yet. Lucene commits lag behind: what its c
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,19 +17,19 @@ from typing import Final
 import numpy as np
 
 from wikid_daemon.core.chunking import VERSION as CHUNKER
+from wikid_daemon.core.confidence import Background
 from wikid_daemon.core.manifest import Stamp
 from wikid_daemon.index.catalog import Catalog, CatalogDamaged
 from wikid_daemon.index.catalog_rows import SCHEMA as CATALOG_SCHEMA
 from wikid_daemon.index.catalog_rows import NewPage, StoredChunk, StoredPage
 from wikid_daemon.index.dense import DenseHit, DenseIndex, Vectors
 from wikid_daemon.index.jvm import JavaUnavailable
-from wikid_daemon.index.lucene import LUCENE, LexicalHit, LexicalIndex, LexicalIndexDamaged
+from wikid_daemon.index.lucene import LUCENE, NO_TERMS, LexicalHit, LexicalIndex, LexicalIndexDamaged
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 from wikid_daemon.index.pages import lexical_chunk, lexical_chunks
 
 CATALOG: Final = "catalog.sqlite"
 WARM_QUERY: Final = "warm up a_b.c 1.0"
-UNIT_TOLERANCE: Final = 0.01  # of a vector's squared length
 LOAD_VECTORS: Final = 4_096  # at a time, so that loading takes little more than FAISS keeps
 
 
@@ -63,7 +64,6 @@ class Store:
         self.catalog = self._open_catalog()
         self._lexical: LexicalIndex | None = None
         self._dense: DenseIndex | None = None
-        self._model = ""
         self._missing: dict[int, None] = {}
         try:
             self.pages_outdated = self._recognise_pages()
@@ -149,12 +149,13 @@ class Store:
 
     def use_model(self, identity: str, dims: int) -> None:
         """Serve vectors of this model from now on; those already in the catalog are loaded, others never mixed in."""
-        dense = DenseIndex(dims)
+        dense = DenseIndex(dims, identity)
         rows, damaged = self.catalog.vectors(identity), list[int]()
         while part := list(islice(rows, LOAD_VECTORS)):
-            damaged += _add(dense, part)
-        self._model, self._dense = identity, dense
+            damaged += dense.add_stored(part)
+        # in this order: what is not embedded yet is told before the first search
         self._missing = dict.fromkeys([*self.catalog.chunks_without_vector(identity), *damaged])
+        self._dense = dense
         before = self.catalog.state("model")
         if before != identity:
             self.catalog.set_state("model", identity)
@@ -174,6 +175,8 @@ class Store:
 
     def apply(self, pages: Sequence[NewPage], removed: Iterable[str]) -> Applied:
         """Write one batch and publish it. Lexical search sees it when this returns, as do vectors already known."""
+        if self._lexical is not None and not self._lexical.writable:
+            self._reopen_lexical()
         catalog, lexical = self.catalog, self._lexical
         dropped: list[int] = []
         fresh: list[int] = []
@@ -219,8 +222,8 @@ class Store:
         if dense is None:
             return
         dense.remove(dropped)
-        known = [row for page in pages for row in self.catalog.vectors(self._model, page)]
-        damaged = _add(dense, known)
+        known = [row for page in pages for row in self.catalog.vectors(dense.model, page)]
+        damaged = dense.add_stored(known)
         for chunk in dropped:
             self._missing.pop(chunk, None)
         have = {chunk for chunk, _ in known}.difference(damaged)
@@ -232,7 +235,7 @@ class Store:
         if dense is None or not len(hashes):
             return
         rows = np.ascontiguousarray(vectors, dtype=np.float32)
-        self.catalog.add_vectors(self._model, ((h, rows[i].tobytes()) for i, h in enumerate(hashes)))
+        self.catalog.add_vectors(dense.model, ((h, rows[i].tobytes()) for i, h in enumerate(hashes)))
         place = {h: i for i, h in enumerate(hashes)}
         owners = self.catalog.chunks_with_hash(hashes)
         if owners:
@@ -243,12 +246,12 @@ class Store:
     def forget_vectors(self) -> None:
         """Drop every vector of the current model, so that all are made anew."""
         if self._dense is not None:
-            self.catalog.drop_vectors(self._model)
-            self.use_model(self._model, self._dense.dims)
+            self.catalog.drop_vectors(self._dense.model)
+            self.use_model(self._dense.model, self._dense.dims)
 
     def commit(self) -> None:
-        """Make Lucene durable up to the catalog's generation and forget tombstones it no longer needs."""
-        if self._lexical is None or self._lexical.cursor == self.catalog.generation:
+        """Where its files are in place, make Lucene durable up to the catalog and forget tombstones now unneeded."""
+        if self._lexical is None or self._lexical.cursor == self.catalog.generation or not self.in_place:
             return
         try:
             self._lexical.commit(self.catalog.generation)
@@ -265,9 +268,12 @@ class Store:
             self._reopen_lexical()
 
     def _reopen_lexical(self) -> None:
-        if self._lexical is not None:
-            self._lexical.close()
+        """A new writer, fed what the catalog has; until there is one, on a full disk say, the old index is searched."""
+        old = self._lexical
+        if old is not None:
+            old.stop_writing()
             self._lexical = self._open_lexical()
+            old.close()
 
     def take_over(self, other: Store, kept: Iterable[str]) -> None:
         """Succeed another open index of the same files, with its vectors, its pages at the paths `kept`, and the next
@@ -300,6 +306,11 @@ class Store:
         return self.catalog.generation
 
     @property
+    def in_place(self) -> bool:
+        """Whether its files are still those that were opened. Raises OSError where nobody can tell."""
+        return self.catalog.in_place and (self._lexical is None or self._lexical.folder.is_dir())
+
+    @property
     def has_lexical(self) -> bool:
         return self._lexical is not None
 
@@ -319,7 +330,7 @@ class Store:
 
     @property
     def model(self) -> str:
-        return self._model
+        return "" if self._dense is None else self._dense.model
 
     def warm(self) -> None:
         """Run a search once, so that the first person to ask does not wait for Java to load it."""
@@ -333,20 +344,38 @@ class Store:
             "catalog": str(CATALOG_SCHEMA),
             "chunker": CHUNKER,
             "lexical": f"lucene-{LUCENE}/{LEXICAL_SCHEMA}" if self.has_lexical else "",
-            "model": self._model,
+            "model": self.model,
         }
 
-    def lexical(self, text: str, limit: int, types: Sequence[str] = ()) -> list[LexicalHit]:
-        return [] if self._lexical is None else self._lexical.search(text, limit, types)
+    def lexical(
+        self, text: str, limit: int, types: Sequence[str] = (), more: Mapping[str, float] = NO_TERMS
+    ) -> list[LexicalHit]:
+        return [] if self._lexical is None else self._lexical.search(text, limit, types, more)
+
+    def words(self, text: str) -> Counter[str]:
+        return Counter() if self._lexical is None else self._lexical.words(text)
 
     def terms(self, text: str) -> list[tuple[str, float]]:
         return [] if self._lexical is None else self._lexical.terms(text)
 
-    def dense(self, vector: Vectors, limit: int) -> list[DenseHit]:
-        return [] if self._dense is None else self._dense.search(vector, limit)
+    def dense(self, vector: Vectors, limit: int, model: str | None = None) -> list[DenseHit]:
+        """The chunks nearest to a vector; none where it is of a `model` whose place another has taken since."""
+        index = self._of(model)
+        return [] if index is None else index.search(vector, limit)
 
-    def cosines(self, vector: Vectors, chunks: Sequence[int]) -> dict[int, float]:
-        return {} if self._dense is None else self._dense.cosines(vector, chunks)
+    def vectors(self, chunks: Sequence[int]) -> dict[int, Vectors]:
+        return {} if self._dense is None else self._dense.known(chunks)
+
+    def background(self) -> Background | None:
+        return None if self._dense is None else self._dense.background()
+
+    def cosines(self, vector: Vectors, chunks: Sequence[int], model: str | None = None) -> dict[int, float]:
+        index = self._of(model)
+        return {} if index is None else index.cosines(vector, chunks)
+
+    def _of(self, model: str | None) -> DenseIndex | None:
+        index = self._dense
+        return index if index is not None and model in (None, index.model) else None
 
     def load(self, chunks: Sequence[int]) -> dict[int, Found]:
         """The chunks that still exist, with their pages."""
@@ -369,15 +398,3 @@ class Store:
                     found.setdefault(chunk.hash, chunk)
         pages = self.catalog.pages(list({chunk.page for chunk in found.values()}))
         return [(chunk, pages[chunk.page].summary.title) for chunk in found.values() if chunk.page in pages]
-
-
-def _add(dense: DenseIndex, rows: Sequence[tuple[int, bytes]]) -> list[int]:
-    """Serve these vectors, except those that are damaged and no unit vectors any more, whose chunks are returned."""
-    if not rows:
-        return []
-    keys = np.asarray([chunk for chunk, _ in rows], dtype=np.int64)
-    vectors = np.frombuffer(b"".join(vector for _, vector in rows), dtype=np.float32).reshape(-1, dense.dims)
-    with np.errstate(all="ignore"):
-        sound = np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1.0) < UNIT_TOLERANCE
-    dense.add(keys[sound].tolist(), vectors[sound])
-    return list(keys[~sound].tolist())

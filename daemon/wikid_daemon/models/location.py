@@ -76,7 +76,25 @@ def locate(env: Mapping[str, str], cache: Path, configured: str | None) -> Model
     An absolute path is a folder; a name is looked up below ``WIKID_MODEL_DIR``, then below the cache. None when a name
     is nowhere. Raises ModelUnusable for a folder asked for by path that is missing, and for one that cannot be used.
     """
-    wanted = env.get("WIKID_EMBED_MODEL") or configured or DEFAULT_MODEL
+    return _named(env.get("WIKID_EMBED_MODEL") or configured or DEFAULT_MODEL, env, cache)
+
+
+def locate_reranker(env: Mapping[str, str], cache: Path, configured: str | None) -> ModelFolder | None:
+    """The cross-encoder that ``WIKID_RERANK_MODEL``, else the configuration, asks for, named as an embedder is; None
+    where neither asks for one. Raises ModelUnusable for one that is nowhere or cannot be used."""
+    wanted = env.get("WIKID_RERANK_MODEL") or configured
+    if not wanted:
+        return None
+    found = _named(wanted, env, cache)
+    if found is None:
+        raise ModelUnusable(
+            f"There is no model {wanted!r} among the models.",
+            "Check WIKID_RERANK_MODEL, WIKID_MODEL_DIR and rerankModel.",
+        )
+    return found
+
+
+def _named(wanted: str, env: Mapping[str, str], cache: Path) -> ModelFolder | None:
     path = Path(wanted).expanduser()
     if path.is_absolute():
         return read_model_folder(path)
