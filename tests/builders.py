@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wikid_daemon.core.summary import PageSummary
+from wikid_daemon.searching import Absence
+from wikid_daemon.settings_files import Effective, SettingsFiles
 
 Vector = NDArray[np.float32]
 T = TypeVar("T")
@@ -119,13 +121,16 @@ def tree(root: Path) -> dict[str, str]:
 # -- the embedder and the clock ----------------------------------------------------------------------------------------
 
 
+FAKE_MODEL: Final = "all-minilm-l6-v2@fake"  # a calibrated model, by its name
+
+
 class FakeEmbedder:
     """Deterministic unit vectors: the sum of one fixed random direction a word, so shared words mean a high cosine.
 
     `embedded` lists every passage that was embedded, in order; a text with `poison` in it is refused.
     """
 
-    def __init__(self, identity: str = "fake-1", dims: int = 32, *, poison: str = "", knows: float = 1.0) -> None:
+    def __init__(self, identity: str = FAKE_MODEL, dims: int = 32, *, poison: str = "", knows: float = 1.0) -> None:
         self.identity = identity
         self.dims = dims
         self.embedded: list[str] = []
@@ -178,3 +183,11 @@ def environment(home: Path, **more: str) -> Mapping[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     folders = {name: str(home / name.lower()) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
     return {**kept, "HOME": str(home), **folders, **more}
+
+
+NO_RERANKER: Final = Absence("reranker_absent", "no reranker in this test")
+
+
+def default_settings() -> Effective:
+    """What applies where nobody has set anything."""
+    return SettingsFiles(Path("/nonexistent"), {"HOME": "/nonexistent"}).settings_for(None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from daemon_process import DaemonProcess
 from wikid_daemon.models.catalogue import DEFAULT_MODEL
@@ -14,6 +15,14 @@ from wikid_daemon.models.location import SETTINGS_FILE, models_folder
 from wikid_protocol.endpoint import folders
 
 DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(autouse=True)
+def fresh_log() -> Iterator[None]:
+    """What a test set up for the log would go on to write into that test's own, closed, output."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -1,118 +1,122 @@
-"""Candidates of several vaults → one ranking → the bundles of an answer, as records for the wire."""
+"""Ranked pages → the bundles of an answer: grouped by one typed hop, chosen, packed, and written out as records."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from wikid_daemon.core import query as q
-from wikid_daemon.core import ranking
-from wikid_daemon.core.bundles import CONFLICT_LABELS, EVIDENCE_LABELS, Grouped, Key, Related, group
+from wikid_daemon.core.bundles import CONFLICT_LABELS, Grouped, Key, Related, cards_first, group
 from wikid_daemon.core.dates import freshness
 from wikid_daemon.core.names import printable
+from wikid_daemon.core.packing import AUTOMATIC_BUDGET, EXCERPT_BUDGET, diverse, fit
 from wikid_daemon.core.query import Terms
 from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.index.catalog_rows import StoredChunk, StoredPage
-from wikid_daemon.index.store import Found, Store
-from wikid_daemon.retrieval import Candidate, Question, judge
-from wikid_daemon.vaults import Applied
+from wikid_daemon.index.store import Found
+from wikid_daemon.judging import BROUGHT_IN, Scale, judge
+from wikid_daemon.merging import Ranked, Searched
+from wikid_daemon.relating import Decision, Relations, relate
+from wikid_daemon.retrieval import Question
 from wikid_protocol import records as r
 
-EXCERPT_CODE_POINTS: Final = 800  # seed A, first-release limits
-NEVER_DEDUPED: Final = ("sources/SRC-", "sources/obs-", "trajectories/")
+LONGEST_TITLE: Final = 300  # code points shown; what a page calls its title may be a whole paragraph
+INLINED: Final = ("skill", "case")  # vault format §8
+
+# what a client that writes for a model adds, at most (client: layout/context): a test holds the two together
+ANSWER_OVERHEAD: Final = 800
+BUNDLE_OVERHEAD: Final = 250
+ITEM_OVERHEAD: Final = 300
+LINE_OVERHEAD: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """A vault that was searched: what it gave, what of that passed floor and period, and the terms as weighed there."""
+class Policy:
+    """How many bundles an answer may have, how reliable they must be, and how they are chosen.
 
-    applied: Applied
-    store: Store
-    candidates: Sequence[Candidate]
-    passed: Sequence[Candidate]
-    terms: Terms
+    `floor` is on the scale of confidence; `inline_max`, in code points, is the longest `Item.body`, 0 for none.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A candidate among all vaults: `score` is what it is ordered by, `candidate.confidence` what is shown."""
-
-    key: Key
-    candidate: Candidate
-    score: float
-
-
-def merge(searched: Sequence[Searched]) -> list[Ranked]:
-    """One ranking: a lone vault by its fused score, several by reciprocal rank, which alone is comparable (seed A)."""
-    alone = sum(bool(each.passed) for each in searched) <= 1
-    ranked = []
-    for place, vault in enumerate(searched):
-        for each in vault.passed:
-            summary = each.found.page.summary
-            base = each.fused.score if alone else ranking.reciprocal_rank(each.rank)
-            factor = ranking.multiplier(
-                identity=each.identity is not None,
-                role=summary.role,
-                status=summary.status,
-                verified_by_human=any(who.by.startswith("human:") for who in summary.verified),
-            )
-            ranked.append(Ranked((place, each.found.page.page), each, base * factor))
-    # the project stands before the personal vault, so its place breaks a tie as seed A asks
-    ranked.sort(key=lambda each: (-each.score, each.candidate.rank, each.key[0], each.candidate.found.page.page_id))
-    return _deduplicated(ranked, searched)
-
-
-def _deduplicated(ranked: Sequence[Ranked], searched: Sequence[Searched]) -> list[Ranked]:
-    """Project pages win over personal ones with their id; equal content is shown once (vault format §11.33)."""
-    project = [each.candidate.found.page for each in ranked if searched[each.key[0]].applied.layer == "project"]
-    project_ids = {page.page_id for page in project if not page.page_id.startswith(NEVER_DEDUPED)}
-    project_hashes = {page.content_hash for page in project}
-    hashes: set[str] = set()
-    kept = []
-    for each in ranked:
-        page = each.candidate.found.page
-        hidden = searched[each.key[0]].applied.layer == "personal" and (
-            page.page_id in project_ids or page.content_hash in project_hashes
-        )
-        if hidden or page.content_hash in hashes:
-            continue
-        hashes.add(page.content_hash)
-        kept.append(each)
-    return kept
+    automatic: bool
+    limit: int
+    floor: float
+    inline_max: int
 
 
 class Assembly:
     """The pages of one answer on their way into bundles."""
 
     def __init__(
-        self, now: datetime, question: Question, searched: Sequence[Searched], ranked: Sequence[Ranked]
+        self,
+        now: datetime,
+        question: Question,
+        searched: Sequence[Searched],
+        ranked: Sequence[Ranked],
+        policy: Policy,
+        *,
+        related: bool = True,
     ) -> None:
+        """Without `related` no page's relations and links are followed."""
         self._now = now
         self._question = question
         self._searched = searched
         self._ranked = {each.key: each for each in ranked}
         self._pages: dict[Key, StoredPage] = {each.key: each.candidate.found.page for each in ranked}
+        self._policy = policy
+        self._gone: set[Key] = set()
+        self._relations = Relations()
+        for place, vault in enumerate(searched if related else ()):
+            mine = {number: page for (where, number), page in self._pages.items() if where == place}
+            relate(self._relations, place, vault.store.catalog, mine)
 
-    def bundles(self, limit: int) -> tuple[r.Bundle, ...]:
-        evidence: dict[Key, dict[Related, None]] = {}
-        conflicts: dict[Key, dict[Related, None]] = {}
-        links: set[tuple[Key, Key]] = set()
-        for place in range(len(self._searched)):
-            self._relate(place, evidence, conflicts, links)
-        grouped = group(
-            list(self._ranked),
-            is_card=self._is_card,
-            evidence_of={key: list(found) for key, found in evidence.items()},
-            conflicts_of={key: list(found) for key, found in conflicts.items()},
-            linked=lambda a, b: (a, b) in links or (b, a) in links,
-            limit=limit,
-        )
+    def assemble(self) -> tuple[tuple[r.Bundle, ...], tuple[tuple[str, str], ...]]:
+        """The bundles, and the pairs of page ids on which several decisions stand."""
+        grouped = self._chosen(self._grouped())
         self._load({each.key for bundle in grouped for each in (*bundle.evidence, *bundle.conflicts)})
         self._drop_copies(grouped)
-        return tuple(self._bundle(each, rank) for rank, each in enumerate(grouped, 1))
+        self._look_for(grouped)
+        bundles = [self._bundle(each, rank) for rank, each in enumerate(grouped, 1)]
+        if self._policy.automatic:
+            bundles = fit(bundles, _cost, _trimmed, AUTOMATIC_BUDGET - ANSWER_OVERHEAD)
+        return tuple(bundles), self._undecided(grouped)
+
+    # -- which bundles -------------------------------------------------------------------------------------------------
+
+    def _grouped(self) -> list[Grouped]:
+        relations = self._relations
+        return group(
+            list(self._ranked),
+            is_card=self._is_card,
+            evidence_of={key: list(found) for key, found in relations.evidence.items()},
+            conflicts_of={key: list(found) for key, found in relations.conflicts.items()},
+            linked=relations.linked,
+        )
+
+    def _chosen(self, grouped: Sequence[Grouped]) -> list[Grouped]:
+        """Cards before what nobody reviewed; without being asked, not more than one needs to know (seed A, Packing)."""
+        ordered = cards_first(grouped, self._reliance)
+        if not self._policy.automatic:
+            return ordered[: self._policy.limit]
+        cards = [each for each in ordered if each.card is not None]
+        # unpromoted evidence only where no card covers the need
+        return diverse(cards or ordered, self._kind, self._policy.limit)
+
+    def _reliance(self, bundle: Grouped) -> float:
+        """The confidence of the page that was retrieved for the bundle."""
+        keys = [bundle.card, *(each.key for each in (*bundle.evidence, *bundle.conflicts))]
+        found = [self._ranked[key].candidate.confidence for key in keys if key is not None and key in self._ranked]
+        return max(found, default=0.0)
+
+    def _kind(self, bundle: Grouped) -> tuple[str, str | None] | None:
+        if bundle.card is None:
+            return None
+        summary = self._pages[bundle.card].summary
+        return summary.type.strip().lower(), summary.domain
+
+    def _is_card(self, key: Key) -> bool:
+        return self._pages[key].summary.role == "canonical"
 
     def _drop_copies(self, grouped: Sequence[Grouped]) -> None:
         """A relation must not bring back the copy of a page that stands in the answer (vault format §11.33)."""
@@ -133,46 +137,56 @@ class Assembly:
             for number, page in vault.store.catalog.pages(missing).items():
                 self._pages[place, number] = page
 
-    def _is_card(self, key: Key) -> bool:
-        return self._pages[key].summary.role == "canonical"
+    def _look_for(self, grouped: Sequence[Grouped]) -> None:
+        """What is shown and was deleted since the index saw it is told, never served as present."""
+        related = {each.key for bundle in grouped for each in (*bundle.evidence, *bundle.conflicts)}
+        shown = self._pages.keys() & {*related, *(bundle.card for bundle in grouped)}
+        for place, vault in enumerate(self._searched):
+            keys = {self._pages[key].path: key for key in shown if key[0] == place}
+            self._gone.update(keys[path] for path in vault.applied.indexer.reader.gone(keys))
 
-    def _relate(
-        self,
-        place: int,
-        evidence: dict[Key, dict[Related, None]],
-        conflicts: dict[Key, dict[Related, None]],
-        links: set[tuple[Key, Key]],
-    ) -> None:
-        """One typed hop from every page of this vault in the ranking, both ways, and the untyped links among them."""
-        catalog = self._searched[place].store.catalog
-        mine = {number: page.page_id for (where, number), page in self._pages.items() if where == place}
-        if not mine:
-            return
-        numbers = {page_id: number for number, page_id in mine.items()}
-        if any(self._is_card((place, number)) for number in mine):
-            links.update(((place, source), (place, target)) for source, target in catalog.links_among(numbers))
-        typed = [*catalog.relations_from(list(mine)), *catalog.relations_to(list(numbers))]
-        number_of = numbers | catalog.numbers_of([each.target for each in typed if each.target not in numbers])
-        for link in typed:
-            target = number_of.get(link.target)
-            if target is None or target == link.source or link.relation is None:
-                continue
-            source, other = (place, link.source), (place, target)
-            for seed, far, leaves in ((source, other, True), (other, source, False)):
-                if seed not in self._ranked:
-                    continue
-                for labels, into in ((EVIDENCE_LABELS, evidence), (CONFLICT_LABELS, conflicts)):
-                    label = labels.get((link.relation, leaves))
-                    if label is not None:
-                        into.setdefault(seed, {})[Related(far, label, link.scope)] = None
+    def _undecided(self, grouped: Sequence[Grouped]) -> tuple[tuple[str, str], ...]:
+        shown = {key for bundle in grouped for key in (bundle.card, *(each.key for each in bundle.conflicts))}
+        pairs = [sorted(pair) for pair in self._relations.open if pair <= shown and pair <= self._pages.keys()]
+        return tuple((self._name(one), self._name(other)) for one, other in sorted(pairs))
+
+    def _name(self, key: Key) -> str:
+        return printable(self._pages[key].page_id)
+
+    # -- as records ----------------------------------------------------------------------------------------------------
 
     def _bundle(self, grouped: Grouped, rank: int) -> r.Bundle:
+        seed = grouped.card or grouped.evidence[0].key
+        conflicts = [each for each in grouped.conflicts if each.key in self._pages]
+        decisions = [self._relations.settled.get(frozenset((seed, each.key))) for each in conflicts]
+        decided = next((each for each in decisions if each is not None), None)
         return r.Bundle(
             card=None if grouped.card is None else self._item(grouped.card, rank),
             evidence=tuple(
                 self._item(each.key, rank, None if grouped.card is None else each) for each in grouped.evidence
             ),
-            conflicts=tuple(self._item(each.key, rank, each) for each in grouped.conflicts if each.key in self._pages),
+            conflicts=tuple(
+                replace(self._item(each.key, rank, each), settled_by=None if decision is None else decision.record.id)
+                for each, decision in zip(conflicts, decisions, strict=True)
+            ),
+            resolution=None if decided is None else self._resolution(seed[0], decided),
+        )
+
+    def _resolution(self, place: int, decision: Decision) -> r.ConflictResolution:
+        vault, record = self._searched[place].applied.vault, decision.record
+        return r.ConflictResolution(
+            id=record.id,
+            vault_id=r.VaultId(vault.vault_id),
+            vault=vault.name,
+            page_id=r.PageId(printable(decision.page.page_id)),
+            path=printable(str(vault.pages_root / decision.page.path)),
+            selected_page_id=r.PageId(printable(record.selected)),
+            other_page_id=r.PageId(printable(record.other)),
+            relation=record.relation,
+            scope=record.scope,
+            decided_by=record.decided_by,
+            decided_at=record.decided_at,
+            replaces=record.replaces,
         )
 
     def _item(self, key: Key, rank: int, related: Related | None = None) -> r.Item:
@@ -183,14 +197,13 @@ class Assembly:
         chunk = ranked.candidate.found.chunk if ranked is not None else self._best_chunk(key, terms)
         # two claims that are set side by side both read from their beginning
         around = None if related is not None and related.label in CONFLICT_LABELS.values() else terms
-        shown = q.excerpt(chunk.text, chunk.line, around, EXCERPT_CODE_POINTS) if chunk is not None else None
-        path = vault.pages_root / page.path
+        shown = q.excerpt(chunk.text, chunk.line, around, EXCERPT_BUDGET) if chunk is not None else None
         return r.Item(
             vault_id=r.VaultId(vault.vault_id),
             vault=vault.name,
             page_id=r.PageId(printable(page.page_id)),
-            path=printable(str(path)),
-            title=summary.title,
+            path=printable(str(vault.pages_root / page.path)),
+            title=_shortened(summary.title),
             type=summary.type,
             role=summary.role,
             status=summary.status,
@@ -200,13 +213,21 @@ class Assembly:
             score=round(self._confidence(key, ranked, chunk), 4),
             rank=rank,
             match_reasons=_reasons(ranked, related),
-            heading=None if chunk is None or not chunk.heading else chunk.heading,
+            heading=None if chunk is None or not chunk.heading else _shortened(chunk.heading),
             scope=None if related is None else related.scope,
             dates=_dates(summary),
             relation=None if related is None or not related.label else related.label,
-            # deleted since the index saw it: told, never served as present
-            missing=not os.path.lexists(path),
+            missing=key in self._gone,
+            body=self._body(key) if related is None else None,
         )
+
+    def _body(self, key: Key) -> str | None:
+        """A skill's or case's whole text, where a client may want it at once and it is short enough."""
+        if self._pages[key].summary.type.strip().lower() not in INLINED or not self._policy.inline_max:
+            return None
+        chunks = self._searched[key[0]].store.catalog.chunks_of(key[1])
+        whole = "\n\n".join(each.text.strip() for each in chunks)
+        return whole if 0 < len(whole) <= self._policy.inline_max else None
 
     def _confidence(self, key: Key, ranked: Ranked | None, chunk: StoredChunk | None) -> float:
         if ranked is not None:
@@ -215,13 +236,19 @@ class Assembly:
             return 0.0
         store = self._searched[key[0]].store
         vector = self._question.vector_for(store)
-        cosines = {} if vector is None else store.cosines(vector, [chunk.chunk])
+        cosines = {} if vector is None else store.cosines(vector, [chunk.chunk], self._question.model)
         found = Found(chunk, self._pages[key])
-        return judge(self._question, found, self._searched[key[0]].terms, cosines.get(chunk.chunk)).confidence
+        scale = Scale.of(store, self._question)
+        terms = self._searched[key[0]].terms
+        return judge(self._question, found, terms, cosines.get(chunk.chunk), scale, BROUGHT_IN).confidence
 
     def _best_chunk(self, key: Key, terms: Terms) -> StoredChunk | None:
         chunks = self._searched[key[0]].store.catalog.chunks_of(key[1])
         return max(chunks, key=lambda each: (terms.coverage(each.text), -each.ordinal), default=None)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
 
 
 def _dates(summary: PageSummary) -> r.Dates:
@@ -246,3 +273,32 @@ def _reasons(ranked: Ranked | None, related: Related | None) -> tuple[str, ...]:
     if related is not None:
         reasons.append(f"relation {related.label}" if related.label else "linked")
     return tuple(reasons)
+
+
+def _cost(bundle: r.Bundle) -> int:
+    """Code points of the bundle when it is written for a model, or a few more."""
+    items = [each for each in (bundle.card, *bundle.evidence, *bundle.conflicts) if each is not None]
+    decided = bundle.resolution
+    record = 0 if decided is None else len(decided.page_id) + len(decided.selected_page_id) + len(decided.other_page_id)
+    return BUNDLE_OVERHEAD + record + sum(map(_item_cost, items))
+
+
+def _item_cost(item: r.Item) -> int:
+    # page ids stand once more in the question that a conflict asks
+    names = len(item.title) + 3 * len(item.page_id) + 3 * len(item.vault) + len(item.path) + len(item.type)
+    about = (
+        len(item.heading or "") + len(item.scope or "") + len(item.relation or "") + sum(map(len, item.match_reasons))
+    )
+    text = item.body or item.excerpt
+    return ITEM_OVERHEAD + names + about + len(text) + LINE_OVERHEAD * (text.count("\n") + 1)
+
+
+def _trimmed(bundle: r.Bundle) -> r.Bundle | None:
+    """The bundle with its least part less; the card and what contradicts it stay together."""
+    if bundle.card is not None and bundle.card.body is not None:
+        return replace(bundle, card=replace(bundle.card, body=None))
+    if bundle.evidence and bundle.card is not None:
+        return replace(bundle, evidence=bundle.evidence[:-1])
+    if len(bundle.conflicts) > 1:
+        return replace(bundle, conflicts=bundle.conflicts[:-1])
+    return None

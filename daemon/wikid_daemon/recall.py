@@ -1,4 +1,4 @@
-"""Query → bundles, read top to bottom: normalise, choose the mode, retrieve in each vault, merge, group, write out.
+"""Query → bundles, read top to bottom: check, search the vaults, judge, merge, assemble, say how it went.
 
 Every step that can do less than asked says so in a diagnostic; nothing here fails because a model or Java is missing.
 """
@@ -6,163 +6,203 @@ Every step that can do less than asked says so in a diagnostic; nothing here fai
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
-from wikid_daemon.assembly import Assembly, Searched, merge
+from wikid_daemon.assembly import Assembly, Policy
 from wikid_daemon.core import query as q
-from wikid_daemon.core import ranking
-from wikid_daemon.core.confidence import AUTOMATIC_FLOOR, EXPLICIT_FLOOR
+from wikid_daemon.core.confidence import (
+    AUTOMATIC_FLOOR,
+    AUTOMATIC_TERMS,
+    EXPLICIT_FLOOR,
+    UNCALIBRATED_FLOOR,
+    is_calibrated,
+)
+from wikid_daemon.core.modes import MODES, Mode
+from wikid_daemon.core.packing import AUTOMATIC_BUNDLES
+from wikid_daemon.core.period import Period, day_named
 from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.explanation import explain
-from wikid_daemon.index.dense import Vectors
-from wikid_daemon.index.encoders import EmbedFailed
 from wikid_daemon.index.store import Store
-from wikid_daemon.retrieval import QueryVector, Question, retrieve
+from wikid_daemon.judging import candidates
+from wikid_daemon.merging import Feedback, Searched, merge, no_feedback
+from wikid_daemon.retrieval import Question
+from wikid_daemon.searching import Call, Looked, Models, search
+from wikid_daemon.settings_files import Effective
+from wikid_daemon.timing import Clock
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import RecallParams
 
-MODES: Final[tuple[r.Mode, ...]] = ("lexical", "hybrid", "adaptive", "quality")
-DEFAULT_MODE: Final[r.Mode] = "hybrid"
-MAX_RESULTS: Final = 10
-AUTOMATIC_BUNDLES: Final = 3
+MAX_RESULTS: Final = 10  # seed A, first-release limits
 KEEP_EXTRA: Final = 2
-# what embedding the query may take; with less than this left the words answer alone
-HYBRID_MS: Final = 20.0
-
-
-class QueryEncoder(Protocol):
-    """What recall needs of an embedder: a unit vector, and how well it knows the query's language, 0–1."""
-
-    @property
-    def identity(self) -> str: ...
-    def embed_query(self, text: str) -> Vectors: ...
-    def familiarity(self, text: str) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The embedder as recall meets it: ready, or the reason why not and the remedy."""
-
-    encoder: QueryEncoder | None
-    kind: str = ""
-    message: str = ""
-    remedy: str = ""
+AUTOMATIC_MS: Final = 250.0  # the whole of it, or nothing is injected
+NO_MEMORY: Final = "no_reliable_memory"
 
 
 class Recaller:
     """Answers `recall`. `marker` is random per daemon start; clients wrap notes' text in it."""
 
-    def __init__(self, model: Callable[[], Model], now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._model = model
+    def __init__(
+        self,
+        models: Callable[[], Models],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        feedback: Feedback = no_feedback,
+    ) -> None:
+        self._models = models
         self._now = now
+        self._feedback = feedback
         self.marker = secrets.token_hex(8)
 
-    def recall(self, params: RecallParams, vaults: Sequence[Applied], cancelled: Callable[[], bool]) -> r.Recall:
+    def recall(
+        self, params: RecallParams, vaults: Sequence[Applied], effective: Effective, cancelled: Callable[[], bool]
+    ) -> r.Recall:
         """The answer, within `deadline_ms` where that is set. RequestRefused for a query or mode that is none."""
-        started = time.perf_counter()
-        text = _checked(params)
-        automatic = params.policy == "automatic"
-        diagnostics: list[r.Diagnostic] = []
+        now, automatic = self._now(), params.policy == "automatic"
+        settings, diagnostics = effective.settings, list(effective.diagnostics)
         asked = [(each, store) for each in vaults if (store := _store_of(each, diagnostics)) is not None]
-        mode, vector = self._mode(params, text, diagnostics)
-        if mode == "hybrid" and asked and not any(store.embedded for _, store in asked):
-            mode = "lexical"
-            diagnostics.append(r.Diagnostic(kind="vectors_missing", message="no page has a vector yet: words answered"))
-        question = Question(text, vector if mode == "hybrid" else None, params.types)
-        limit = min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS)
-        floor = AUTOMATIC_FLOOR if automatic else EXPLICIT_FLOOR
+        call = Call(
+            _question(params, now),
+            effective.mode(_asked_mode(params)),
+            Clock(_limit_ms(params.deadline_ms, automatic=automatic)),
+            cancelled,
+            diagnostics,
+            _intent(vaults),
+        )
+        policy = Policy(
+            automatic,
+            min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS),
+            AUTOMATIC_FLOOR if automatic else EXPLICIT_FLOOR,
+            settings.recall_skill_inline_max,
+        )
+        # before the search: what is published meanwhile must not make this answer look newer than it is
+        about = tuple(map(_searched, vaults))
         bundles: tuple[r.Bundle, ...] = ()
-        searched: list[Searched] = []
-        if q.has_words(text):
-            if cancelled():
-                raise RequestRefused("cancelled", "the call was cancelled")
-            searched = self._search(params, asked, question, limit, floor)
-            bundles = Assembly(self._now(), question, searched, merge(searched)).bundles(limit)
+        explanation = None
+        if q.has_words(call.question.text):
+            looked = search(call, asked, self._models())
+            if call.question.vector is not None and not is_calibrated(call.question.vector.model):
+                diagnostics.append(_uncalibrated(call.question.vector.model))
+                policy = replace(policy, floor=max(policy.floor, UNCALIBRATED_FLOOR) if automatic else policy.floor)
+            searched = [reliable(each, call.question, policy) for each in looked]
+            ranked = merge(searched, now, self._feedback)
+            bundles, undecided = Assembly(now, call.question, searched, ranked, policy).assemble()
+            diagnostics += map(_undecided, undecided)
+            explanation = explain(call, policy, looked, searched, ranked) if params.explain else None
         else:
             diagnostics.append(r.Diagnostic(kind="no_words", message="the query holds no words, numbers or signs"))
-        about = tuple(_searched(each) for each in vaults)
+        if automatic and call.clock.left_ms < 0:
+            bundles = ()
+            message = f"the answer took longer than {AUTOMATIC_MS:.0f} ms, so nothing is injected"
+            diagnostics.append(r.Diagnostic(kind="too_late", message=message))
         return r.Recall(
             recall_id=secrets.token_hex(8),
             bundles=bundles,
             vaults=about,
-            mode_used=mode,
+            mode_used=call.used,
+            mode_reasons=call.reasons,
             generation=sum(each.generation for each in about),
             stale=any(each.stale for each in about),
             pending=sum(each.pending for each in about),
-            elapsed_ms=round((time.perf_counter() - started) * 1e3, 3),
+            elapsed_ms=round(call.clock.elapsed_ms, 3),
             marker=self.marker,
             diagnostics=tuple(diagnostics),
-            reason=None if bundles else "no_reliable_memory",
-            explain=explain(question, floor, searched) if params.explain else None,
+            links_first=not automatic
+            and _have_more_pages([each for _, each in asked], settings.recall_links_threshold),
+            reason=None if bundles else NO_MEMORY,
+            explain=explanation,
         )
 
-    # -- the mode ------------------------------------------------------------------------------------------------------
 
-    def _mode(
-        self, params: RecallParams, text: str, diagnostics: list[r.Diagnostic]
-    ) -> tuple[r.Mode, QueryVector | None]:
-        """What can be answered now: the mode, and the query's vector."""
-        wanted = params.mode or DEFAULT_MODE
-        if wanted == "lexical" or not q.has_words(text):
-            return "lexical", None
-        if wanted in ("adaptive", "quality"):
-            diagnostics.append(
-                r.Diagnostic(kind="reranker_absent", message=f"no reranker is loaded, so {wanted} answered as hybrid")
-            )
-        if params.deadline_ms is not None and params.deadline_ms < HYBRID_MS:
-            diagnostics.append(r.Diagnostic(kind="deadline_short", message="too little time for vectors: words alone"))
-            return "lexical", None
-        model = self._model()
-        if model.encoder is None:
-            diagnostics.append(r.Diagnostic(kind=model.kind, message=model.message, remedy=model.remedy))
-            return "lexical", None
-        try:
-            vector = model.encoder.embed_query(text)
-        except EmbedFailed as problem:
-            message = f"the query could not be embedded, {problem.reason}: words alone answered"
-            diagnostics.append(r.Diagnostic(kind="query_not_embedded", message=message))
-            return "lexical", None
-        share = ranking.DENSE_SHARE * model.encoder.familiarity(text)
-        return "hybrid", QueryVector(model.encoder.identity, vector, share)
-
-    # -- candidates to bundles -----------------------------------------------------------------------------------------
-
-    def _search(
-        self,
-        params: RecallParams,
-        asked: Sequence[tuple[Applied, Store]],
-        question: Question,
-        limit: int,
-        floor: float,
-    ) -> list[Searched]:
-        searched = []
-        # before the cut, or pages of other dates would take the places of those that are asked for
-        admits = None if params.since is None and params.until is None else lambda page: _in_period(page, params)
-        for applied, store in asked:
-            candidates, terms = retrieve(store, question, limit * 2 + KEEP_EXTRA, admits)
-            passed = [each for each in candidates if each.confidence >= floor]
-            searched.append(Searched(applied, store, candidates, passed, terms))
-        return searched
+# -- what is asked -----------------------------------------------------------------------------------------------------
 
 
-def _checked(params: RecallParams) -> str:
+def _question(params: RecallParams, now: datetime) -> Question:
     if len(params.query) > q.MAX_CODE_POINTS:
         message = f"a query may have at most {q.MAX_CODE_POINTS} characters, this one has {len(params.query)}"
         raise RequestRefused("recall_query_too_long", message, hint="ask a shorter question")
-    if params.mode is not None and params.mode not in MODES:
-        raise RequestRefused("invalid_params", "there is no such mode", hint="modes: " + ", ".join(MODES))
     if not 1 <= params.max_results <= MAX_RESULTS:
         raise RequestRefused("invalid_params", f"max_results must be 1 to {MAX_RESULTS}")
-    for name, value in (("since", params.since), ("until", params.until)):
-        if value is not None and _day(value) is None:
-            raise RequestRefused("invalid_params", f"{name} must be a date such as 2026-01-31")
-    return q.normalise(params.query)
+    period = _period(params, now)
+
+    def in_period(page: PageSummary) -> bool:
+        return period.holds(page.updated or page.created, _local)
+
+    return Question(q.normalise(params.query), None, params.types, in_period if period else None)
+
+
+def _period(params: RecallParams, now: datetime) -> Period:
+    days = []
+    for name, text in (("since", params.since), ("until", params.until)):
+        day = None if text is None else day_named(text, _local(now).date())
+        if text is not None and day is None:
+            raise RequestRefused("invalid_params", f"{name} must be a date such as 2026-01-31, today or yesterday")
+        days.append(day)
+    return Period(*days)
+
+
+def _local(moment: datetime) -> datetime:
+    """In the time zone of the person whose daemon this is."""
+    return moment.astimezone()
+
+
+def _asked_mode(params: RecallParams) -> Mode | None:
+    if params.mode is None:
+        return None
+    known = next((mode for mode in MODES if mode == params.mode), None)
+    if known is None:
+        raise RequestRefused("invalid_params", "there is no such mode", hint="modes: " + ", ".join(MODES))
+    return known
+
+
+def _limit_ms(deadline_ms: int | None, *, automatic: bool) -> float | None:
+    return min(AUTOMATIC_MS, deadline_ms or AUTOMATIC_MS) if automatic else deadline_ms
+
+
+def _intent(vaults: Sequence[Applied]) -> str:
+    """What the first vault is about, for a reranker that takes an instruction (seed A, Query and intent)."""
+    return next((intent for each in vaults if (intent := q.intent(each.vault.topic, each.vault.mode))), "")
+
+
+# -- what was found ----------------------------------------------------------------------------------------------------
+
+
+def reliable(looked: Looked, question: Question, policy: Policy) -> Searched:
+    """The candidates of one vault, and which of them the policy lets pass."""
+    found = candidates(looked.store, question, looked.retrieved, policy.limit * 2 + KEEP_EXTRA)
+    terms = looked.retrieved.terms
+    says_enough = not policy.automatic or not len(terms) or terms.mass >= AUTOMATIC_TERMS
+    # floors test the unadjusted confidence (vault format §11.40)
+    passed = [each for each in found if each.confidence >= policy.floor and (says_enough or each.identity is not None)]
+    return Searched(looked.applied, looked.store, found, passed, looked.retrieved.terms)
+
+
+def _uncalibrated(model: str) -> r.Diagnostic:
+    return r.Diagnostic(
+        kind="uncalibrated",
+        message=f"confidence was never fitted for {model.partition('@')[0]}: it is estimated from this vault alone",
+        remedy="judge your own queries with: wikid bench",
+    )
+
+
+def _undecided(pair: tuple[str, str]) -> r.Diagnostic:
+    return r.Diagnostic(
+        kind="conflict_undecided",
+        message=f"several decisions on {pair[0]} and {pair[1]} stand at once, so the conflict is open",
+        remedy="decide again, and name the record to replace: wikid resolve … --replaces ID",
+    )
+
+
+def _have_more_pages(stores: Sequence[Store], threshold: int) -> bool:
+    left = threshold
+    for store in stores:
+        left -= store.catalog.count_pages(left + 1)
+        if left < 0:
+            return True
+    return False
 
 
 def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None:
@@ -188,7 +228,7 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
     if indexer.state.state == "unavailable":
         tell(
             "vault_unavailable",
-            f"the folder of {vault.name} is gone or empty; this is what was known of it",
+            f"the folder of {vault.name} is gone, empty or not answering; this is what was known of it",
             "bring the folder back, or: wikid vault remove",
         )
     elif indexer.state.state == "failed":
@@ -200,29 +240,12 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
 
 def _searched(applied: Applied) -> r.SearchedVault:
     indexer = applied.indexer
-    state = indexer.state
     return r.SearchedVault(
         vault_id=r.VaultId(applied.vault.vault_id),
         name=applied.vault.name,
         layer=applied.layer,
         generation=0 if indexer.store is None else indexer.store.generation,
         stale=indexer.stale,
-        pending=state.pending,
+        pending=indexer.state.pending,
         embedding_pending=indexer.embedding_pending,
     )
-
-
-def _in_period(summary: PageSummary, params: RecallParams) -> bool:
-    date = summary.updated or summary.created
-    day = None if date is None else _day(date[:10])
-    if day is None:
-        return False
-    since, until = _day(params.since or "0001-01-01"), _day(params.until or "9999-12-31")
-    return since is not None and until is not None and since <= day <= until
-
-
-def _day(text: str) -> datetime | None:
-    try:
-        return datetime.strptime(text, "%Y-%m-%d")
-    except ValueError:
-        return None

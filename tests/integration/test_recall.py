@@ -2,95 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders import Clock, FakeEmbedder, page, until, write
+from builders import HANG_GUARD_SECONDS, FakeEmbedder, page, write
+from recalls import Recalls, ids, items, kinds
 from wikid_daemon.index import jvm
 from wikid_daemon.index.encoders import EmbedFailed
 from wikid_daemon.indexer import Indexer
-from wikid_daemon.recall import Model, Recaller
-from wikid_daemon.vault.state import machine_id
-from wikid_daemon.vault.vault import init_vault, open_vault
-from wikid_daemon.vaults import Applied, Layer
+from wikid_daemon.searching import Absence
+from wikid_daemon.vault import reading
+from wikid_daemon.vaults import Layer
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
-from wikid_protocol.methods import RecallParams
 
 DATA = Path(__file__).parents[1] / "data"
-ABSENT = Model(None, "model_absent", "no embedding model has been built", "wikid models build")
-
-
-class Recalls:
-    """Vaults in one folder, asked as the daemon asks them."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.fake = FakeEmbedder()
-        self.indexers: dict[str, Indexer] = {}
-        self.clock = Clock()
-
-    def wiki(self, name: str, **pages: str) -> Path:
-        """A marker vault with these pages; `__` in a key stands for a slash."""
-        root = init_vault(self.home / name, name, "personal")
-        wiki = root / ".llm-wiki" / "wiki"
-        for key, text in pages.items():
-            write(wiki, key.replace("__", "/") + ".md", text)
-        self.open(root, name)
-        return wiki
-
-    def open(self, root: Path, name: str, *, embed: bool = True) -> Indexer:
-        state = self.home / "state"
-        vault = open_vault(root, name=name, state_home=state)
-        fake = self.fake if embed else None
-        indexer = Indexer(vault, machine_id(state), lambda: fake, lambda _indexer: None, jvm.detach)
-        self.indexers[name] = indexer
-        indexer.start()
-        indexer.sync(30)
-        if embed:
-            until(lambda: self._embedded(indexer), "every chunk having a vector")
-        return indexer
-
-    @staticmethod
-    def _embedded(indexer: Indexer) -> bool:
-        store = indexer.store
-        return store is not None and store.embedded == store.catalog.counts()[1]
-
-    def ask(
-        self, query: str, *vaults: tuple[str, Layer], model: Model | None = None, cancelled: bool = False, **params: Any
-    ) -> r.Recall:
-        """A recall in lexical mode unless `mode` says otherwise."""
-        recaller = Recaller(lambda: model or Model(self.fake), self.clock)
-        applied = [Applied(self.indexers[name], layer, "") for name, layer in vaults]
-        return recaller.recall(RecallParams(query=query, **{"mode": "lexical", **params}), applied, lambda: cancelled)
+ABSENT = Absence("model_absent", "no embedding model has been built", "wikid models build")
 
 
 @pytest.fixture(scope="module")
 def recalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recalls]:
     found = Recalls(tmp_path_factory.mktemp("recalls"))
     yield found
-    for indexer in found.indexers.values():
-        indexer.close()
-
-
-def items(answer: r.Recall) -> list[r.Item]:
-    return [
-        item
-        for bundle in answer.bundles
-        for item in (*([bundle.card] if bundle.card else []), *bundle.evidence, *bundle.conflicts)
-    ]
-
-
-def ids(answer: r.Recall) -> list[str]:
-    return [item.page_id for item in items(answer)]
-
-
-def kinds(answer: r.Recall) -> list[str]:
-    return [each.kind for each in answer.diagnostics]
+    found.close()
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +70,7 @@ def test_lexical_mode_never_asks_for_the_model(recalls: Recalls, harbour: tuple[
         def familiarity(self, _text: str) -> float:
             raise AssertionError
 
-    answer = recalls.ask("Tide", harbour, model=Model(Untouchable()))
+    answer = recalls.ask("Tide", harbour, model=Untouchable())
     assert (answer.mode_used, answer.diagnostics) == ("lexical", ())
 
 
@@ -146,8 +86,13 @@ def test_without_a_model_words_answer_and_the_remedy_is_told(
 
 @pytest.mark.parametrize("mode", ["adaptive", "quality"])
 def test_what_needs_a_reranker_says_that_there_is_none(recalls: Recalls, harbour: tuple[str, Layer], mode: str) -> None:
-    answer = recalls.ask("Tide", harbour, mode=mode)
+    answer = recalls.ask("what turns at the quay", harbour, mode=mode)
     assert (answer.mode_used, kinds(answer)) == ("hybrid", ["reranker_absent"])
+
+
+def test_a_first_look_that_is_certain_needs_no_reranker(recalls: Recalls, harbour: tuple[str, Layer]) -> None:
+    answer = recalls.ask("Tide", harbour, mode="adaptive")
+    assert (answer.mode_used, answer.mode_reasons, kinds(answer)) == ("hybrid", ("certain",), [])
 
 
 def test_with_little_time_words_answer(recalls: Recalls, harbour: tuple[str, Layer]) -> None:
@@ -168,7 +113,7 @@ def test_a_language_that_the_model_does_not_know_is_left_to_the_words(
     recalls: Recalls, harbour: tuple[str, Layer]
 ) -> None:
     by_words = recalls.ask("tide quay marks", harbour)
-    strange = recalls.ask("tide quay marks", harbour, mode="hybrid", model=Model(FakeEmbedder(knows=0.0)))
+    strange = recalls.ask("tide quay marks", harbour, mode="hybrid", model=FakeEmbedder(knows=0.0))
     assert ids(strange) == ids(by_words)
     assert [each.score for each in items(strange)] == [each.score for each in items(by_words)]
 
@@ -183,7 +128,7 @@ def test_a_query_that_the_model_refuses_is_answered_by_words(recalls: Recalls, h
         def familiarity(self, _text: str) -> float:
             return 1.0
 
-    answer = recalls.ask("Tide", harbour, mode="hybrid", model=Model(Refusing()))
+    answer = recalls.ask("Tide", harbour, mode="hybrid", model=Refusing())
     assert (answer.mode_used, kinds(answer)) == ("lexical", ["query_not_embedded"])
     assert ids(answer)[0] == "concepts/tide"
 
@@ -287,7 +232,8 @@ def test_an_answer_says_how_current_it_is(recalls: Recalls, harbour: tuple[str, 
     assert answer.recall_id != recalls.ask("Tide", harbour).recall_id
 
 
-def test_a_page_that_was_deleted_meanwhile_is_marked(recalls: Recalls) -> None:
+def test_a_page_that_was_deleted_meanwhile_is_marked(recalls: Recalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "GLANCE_SECONDS", HANG_GUARD_SECONDS)
     wiki = recalls.wiki(
         "deleted", concepts__gone=page("gone soon", title="Gone"), concepts__stays=page("x", title="Stays")
     )
@@ -300,6 +246,28 @@ def test_a_page_that_was_deleted_meanwhile_is_marked(recalls: Recalls) -> None:
     (wiki / "concepts" / "gone.md").unlink()
     found = [(each.page_id, each.missing) for each in items(recalls.ask("Gone", ("deleted", "project")))]
     assert found in ([], [("concepts/gone", True)])
+
+
+def test_a_recall_does_not_wait_for_a_disk_that_is_silent(recalls: Recalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    wiki = recalls.wiki("silent", concepts__buoy=page("A buoy.", title="Buoy"))
+    lexists, released = os.path.lexists, threading.Event()
+    asked, answered = list[str](), list[bool]()
+
+    def silent(path: str | Path) -> bool:
+        if wiki in Path(path).parents:
+            asked.append(os.fspath(path))
+            answered.append(released.wait(HANG_GUARD_SECONDS))
+        return lexists(path)
+
+    monkeypatch.setattr(os.path, "lexists", silent)
+    try:
+        for _ in range(3):
+            found = items(recalls.ask("Buoy", ("silent", "project")))
+            assert [(each.page_id, each.missing) for each in found] == [("concepts/buoy", False)]
+        assert len(asked) <= 1
+        assert answered == []
+    finally:
+        released.set()
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------

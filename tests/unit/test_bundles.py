@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wikid_daemon.core.bundles import MAX_CONFLICTS, MAX_EVIDENCE, Grouped, Key, Related, group
+from wikid_daemon.core.bundles import (
+    MAX_CONFLICTS,
+    MAX_EVIDENCE,
+    SUPERSEDED,
+    Grouped,
+    Key,
+    Related,
+    cards_first,
+    group,
+)
 
 # pages 0–9 are cards, 10–19 evidence
 PAGES = tuple((0, number) for number in range(20))
@@ -19,7 +29,6 @@ def grouped(
     evidence: Mapping[Key, Sequence[Related]] | None = None,
     conflicts: Mapping[Key, Sequence[Related]] | None = None,
     links: frozenset[frozenset[Key]] = frozenset(),
-    limit: int = 20,
 ) -> list[Grouped]:
     return group(
         ranked,
@@ -27,7 +36,6 @@ def grouped(
         evidence_of=evidence or {},
         conflicts_of=conflicts or {},
         linked=lambda a, b: frozenset((a, b)) in links,
-        limit=limit,
     )
 
 
@@ -84,10 +92,6 @@ def test_a_linked_page_that_disputes_the_card_is_no_evidence_for_it() -> None:
         assert keys(found[0].conflicts) == [12]
 
 
-def test_the_limit_counts_bundles() -> None:
-    assert len(grouped(PAGES, limit=3)) == 3
-
-
 def test_a_page_related_twice_is_one_piece_of_evidence() -> None:
     found = grouped([(0, 1), (0, 12), (0, 13)], {(0, 1): [related(12), related(12, "derived from"), related(13)]})
     assert keys(found[0].evidence) == [12, 13]
@@ -99,37 +103,79 @@ def test_the_page_that_brought_its_card_is_shown_whatever_else_the_card_has() ->
     assert 12 in keys(found[0].evidence)
 
 
+def superseded_by(*line: int) -> dict[Key, list[Related]]:
+    """Each page is superseded by the next."""
+    found: dict[Key, list[Related]] = {}
+    for old, new in pairwise(line):
+        found.setdefault((0, old), []).append(related(new, "supersedes"))
+        found.setdefault((0, new), []).append(related(old, SUPERSEDED))
+    return found
+
+
+def test_a_superseded_card_gives_way_to_the_retrieved_one_that_holds_now() -> None:
+    found = grouped([(0, 1), (0, 5), (0, 2), (0, 3)], conflicts=superseded_by(1, 2, 3))
+    assert [each.card for each in found] == [(0, 3), (0, 5)]
+    assert keys(found[0].conflicts) == [1, 2]
+    assert {each.label for each in found[0].conflicts} == {SUPERSEDED}
+
+
+def test_a_card_whose_successor_was_not_retrieved_keeps_its_place_beside_it() -> None:
+    found = grouped([(0, 1)], conflicts=superseded_by(1, 2))
+    assert [(each.card, keys(each.conflicts)) for each in found] == [((0, 1), [2])]
+
+
+def test_two_cards_that_supersede_each_other_leave_the_order_alone() -> None:
+    ring = {(0, 1): [related(2, "supersedes")], (0, 2): [related(1, "supersedes")]}
+    assert [each.card for each in grouped([(0, 2), (0, 1)], conflicts=ring)] == [(0, 2)]
+
+
+def test_what_contradicts_is_kept_before_what_only_qualifies() -> None:
+    many = [related(number, "qualifies") for number in range(2, 7)] + [related(8, "contradicts")]
+    assert 8 in keys(grouped([(0, 1)], conflicts={(0, 1): many})[0].conflicts)
+
+
+def test_a_suitable_card_stands_before_what_nobody_reviewed() -> None:
+    found = grouped([(0, 12), (0, 1), (0, 2)])
+    reliance = {(0, 1): 0.5, (0, 2): 0.3}
+    ordered = cards_first(found, lambda each: 0.8 if each.card is None else reliance[each.card])
+    assert [each.card for each in ordered] == [(0, 1), None, (0, 2)]
+
+
 pages = st.sampled_from(PAGES)
 relations = st.dictionaries(
     pages, st.lists(st.builds(Related, pages, st.sampled_from(["supports", "derived from"])), max_size=4), max_size=8
+).map(lambda found: {seed: [each for each in lists if each.key != seed] for seed, lists in found.items()})
+disputes = st.dictionaries(
+    pages,
+    st.lists(st.builds(Related, pages, st.sampled_from(["contradicts", "supersedes", SUPERSEDED])), max_size=4),
+    max_size=8,
 ).map(lambda found: {seed: [each for each in lists if each.key != seed] for seed, lists in found.items()})
 rankings = st.lists(pages, unique=True, max_size=20)
 link_sets = st.frozensets(st.frozensets(pages, min_size=2, max_size=2), max_size=20)
 
 
-@given(rankings, relations, relations, link_sets, st.integers(1, 10))
+@given(rankings, relations, disputes, link_sets)
 @settings(deadline=None, max_examples=300)
 def test_no_page_is_shown_twice_as_card_or_evidence(
     ranked: list[Key],
     evidence: dict[Key, list[Related]],
     conflicts: dict[Key, list[Related]],
     links: frozenset[frozenset[Key]],
-    limit: int,
 ) -> None:
-    found = grouped(ranked, evidence, conflicts, links, limit)
+    found = grouped(ranked, evidence, conflicts, links)
     shown = [each.card for each in found if each.card] + [each.key for one in found for each in one.evidence]
     assert len(shown) == len(set(shown))
-    assert len(found) <= limit
     for bundle in found:
         assert bundle.card is not None or bundle.evidence
         assert bundle.card is None or bundle.card in CARDS
         assert len(bundle.evidence) <= MAX_EVIDENCE
         assert len(bundle.conflicts) <= MAX_CONFLICTS
         seed = bundle.card or bundle.evidence[0].key
-        assert all(each in conflicts.get(seed, []) for each in bundle.conflicts)
+        declared = conflicts.get(seed, [])
+        assert all(each in declared or each.label == SUPERSEDED for each in bundle.conflicts)
 
 
-@given(rankings, relations, relations, link_sets)
+@given(rankings, relations, disputes, link_sets)
 @settings(deadline=None, max_examples=300)
 def test_every_retrieved_page_is_shown_where_there_is_room(
     ranked: list[Key],

@@ -8,6 +8,7 @@ from typing import Final
 
 MAX_EVIDENCE: Final = 2  # per card (seed A, Context Packing)
 MAX_CONFLICTS: Final = 4
+SUITABLE_SHARE: Final = 0.5  # of the best confidence in the answer, below which a card does not cover the need
 
 Key = tuple[int, int]
 """(vault's place in the answer, page number): a page among several vaults."""
@@ -31,13 +32,17 @@ class Grouped:
     conflicts: list[Related] = field(default_factory=list)
 
 
+CONTRADICTS: Final = "contradicts"
+SUPERSEDES: Final = "supersedes"
+SUPERSEDED: Final = "superseded by the card"
+
 # what the other page is to the seed, by (relation, is the seed its source?); the rest adds nothing
 EVIDENCE_LABELS: Final = {("supports", False): "supports", ("derived_from", True): "derived from"}
 CONFLICT_LABELS: Final = {
-    ("contradicts", True): "contradicts",
-    ("contradicts", False): "contradicts",
-    ("supersedes", True): "superseded by the card",
-    ("supersedes", False): "supersedes",
+    ("contradicts", True): CONTRADICTS,
+    ("contradicts", False): CONTRADICTS,
+    ("supersedes", True): SUPERSEDED,
+    ("supersedes", False): SUPERSEDES,
     ("qualifies", True): "qualified by the card",
     ("qualifies", False): "qualifies",
     ("applies_under", True): "applies outside the card's scope",
@@ -52,22 +57,25 @@ def group(
     evidence_of: Mapping[Key, Sequence[Related]],
     conflicts_of: Mapping[Key, Sequence[Related]],
     linked: Callable[[Key, Key], bool],
-    limit: int,
 ) -> list[Grouped]:
-    """At most `limit` bundles in rank order; no page stands in two of them as card or evidence.
+    """Bundles in rank order; no page stands in two of them as card or evidence.
 
     Typed evidence comes first and may be a page that was not retrieved; untyped links only attach pages that were. A
-    retrieved evidence page brings the retrieved card it belongs to in front of it.
+    retrieved evidence page brings the retrieved card it belongs to in front of it, and a superseded card the retrieved
+    one that holds now.
     """
     place = {key: rank for rank, key in enumerate(ranked)}
     used: set[Key] = set()
     bundles: list[Grouped] = []
     for key in ranked:
-        if len(bundles) == limit:
-            break
         if key in used:
             continue
-        card = key if is_card(key) else _card_of(key, ranked, used, is_card, evidence_of, linked)
+        history: list[Key] = []
+        card: Key | None
+        if is_card(key):
+            *history, card = _line(key, place, used, is_card, conflicts_of)
+        else:
+            card = _card_of(key, ranked, used, is_card, evidence_of, linked)
         bundle = Grouped(card)
         used.add(key)
         if card is None:
@@ -91,12 +99,23 @@ def group(
         seed = key if card is None else card
         shown = {each.key for each in bundle.evidence} if card is None else {card}
         disputed = [each for each in conflicts_of.get(seed, ()) if each.key not in shown]
-        # the page that brought the card stands first, so that the limit never drops it
-        disputed.sort(key=lambda each: each.key != key)
+        direct = {each.key for each in disputed}
+        disputed += [Related(each, SUPERSEDED) for each in history if each not in direct]
+        # the page that brought the card stands first, then what contradicts it, so that the limit never drops these
+        disputed.sort(key=lambda each: (each.key != key, each.label != CONTRADICTS))
         bundle.conflicts = list(dict.fromkeys(disputed))[:MAX_CONFLICTS]
         used.update(each.key for each in bundle.conflicts)
         bundles.append(bundle)
     return bundles
+
+
+def cards_first(bundles: Sequence[Grouped], reliance: Callable[[Grouped], float]) -> list[Grouped]:
+    """Bundles with a suitable card before the others, else as they were (seed A, Context Packing).
+
+    `reliance` gives a bundle's confidence. A card is suitable unless something else is far more likely to answer.
+    """
+    best = max(map(reliance, bundles), default=0.0)
+    return sorted(bundles, key=lambda each: each.card is None or reliance(each) < SUITABLE_SHARE * best)
 
 
 def _chosen(found: Sequence[Related], key: Key) -> list[Related]:
@@ -108,6 +127,30 @@ def _chosen(found: Sequence[Related], key: Key) -> list[Related]:
     if key in once and once[key] not in chosen:
         chosen[-1] = once[key]
     return chosen
+
+
+def _line(
+    card: Key,
+    place: Mapping[Key, int],
+    used: set[Key],
+    is_card: Callable[[Key], bool],
+    conflicts_of: Mapping[Key, Sequence[Related]],
+) -> list[Key]:
+    """The card and what superseded it, step by step, up to the retrieved card that holds now; the card alone where they
+    go round in a ring."""
+    line = [card]
+    while True:
+        later = [
+            each.key
+            for each in conflicts_of.get(line[-1], ())
+            if each.label == SUPERSEDES and each.key in place and each.key not in used and is_card(each.key)
+        ]
+        if not later:
+            return line
+        best = min(later, key=place.__getitem__)
+        if best in line:
+            return [card]
+        line.append(best)
 
 
 def _card_of(

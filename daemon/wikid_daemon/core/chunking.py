@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from wikid_daemon.core.cutting import BY_LINE, BY_SENTENCE, count_pieces, cut
 from wikid_daemon.core.page import Block, KnowledgeDocument
 
-VERSION = "1"  # of parsing and cutting: where the same bytes give other pages or chunks than before, it must change
+VERSION = "2"  # of parsing and cutting: where the same bytes give other pages or chunks than before, it must change
 WINDOW = 256  # word pieces that MiniLM reads
 _RESERVED = 12  # start, end, separators, and room for text whose estimate is low
 _TINY_SHARE = 6  # a section under a sixth of the budget is tiny

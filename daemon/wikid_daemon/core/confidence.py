@@ -1,58 +1,139 @@
 """How likely a retrieved page is to answer the query, 0–1: one scale for floors and for people (spec, calibrated
-confidence). A logistic model over what both lists say of the page, one row of weights per mode.
+confidence). A logistic model over what retrieval says of the page, one row of weights per (embedder, evidence).
+
+The rows were fitted by `wikid bench calibrate` on the tuning halves of Cranfield, CACM, SciFact, XQuAD-en and the
+judged vault: the five best pages of every query, against the five best for as many queries that belong elsewhere
+(other collections' queries; for the judged vault also small talk, stack traces, code). Each collection counts the same.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 AUTOMATIC_FLOOR: Final = 0.50  # seed A, first-release limits
 EXPLICIT_FLOOR: Final = 0.25
+UNCALIBRATED_FLOOR: Final = 0.60  # for automatic recall with an embedder that no row was fitted for
+# what a prompt's rarities must sum to before anything but a page it names is injected: less says too little to judge by
+AUTOMATIC_TERMS: Final = 1.5
 IDENTITY_CONFIDENCE: Final = 0.80  # a page the query names outright (seed A, the adaptive bypass)
 LITERAL_CONFIDENCE: Final = 0.30  # a page that holds the query as it was typed: worth showing, never worth injecting
+
+Evidence = Literal["lexical", "dense", "hybrid", "quality"]
+"""What a page is judged by: words alone, vectors alone, both, or both and a reranker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
     """What is known of a page. `coverage`: share of the query's weight in its best chunk and title, None where nothing
     can weigh words, as without Java. `cosine`: its best chunk's, None without vectors. `terms`: how many rare words the
-    query is worth, its rarities summed."""
+    query is worth, its rarities summed. `rank` counts from 1, and `margin` is the fused score before the next page's.
+    `rerank`: the late interaction's score, None without.
+    """
 
     coverage: float | None
     cosine: float | None
     terms: float
+    rank: int = 1
+    margin: float = 0.0
+    rerank: float | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        if self.cosine is None:
+            return "lexical"
+        if self.coverage is None:
+            return "dense"
+        return "hybrid" if self.rerank is None else "quality"
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
+    """Of the logit; what each is multiplied with is in `features`."""
+
     bias: float
-    coverage: float
-    cosine: float
-    terms: float
+    coverage: float = 0.0
+    cosine: float = 0.0
+    terms: float = 0.0
+    margin: float = 0.0
+    rank: float = 0.0
+    rerank: float = 0.0
 
 
-# Fitted on the tuning halves of Cranfield, CACM and XQuAD-en: the judged among each query's five best pages against the
-# unjudged, the best pages for other collections' queries, and small talk. On those halves 92 % of relevant first pages
-# pass the explicit floor and 73 % the automatic one; of those for foreign queries 2 % and none (words alone: 88 %,
-# 66 %, 8.8 % and 0.9 %).
-LEXICAL: Final = Weights(bias=-7.67, coverage=4.32, cosine=0.0, terms=4.95)
-DENSE: Final = Weights(bias=-4.94, coverage=0.0, cosine=8.52, terms=0.0)  # 87 %, 59 %, 1.7 % and none
-HYBRID: Final = Weights(bias=-6.92, coverage=2.46, cosine=6.53, terms=1.96)
-ENOUGH_COSINE: Final = 0.6  # with MiniLM more does not make a page more relevant
+@dataclass(frozen=True, slots=True)
+class Background:
+    """The cosines of random pairs of chunks, what an embedder says of texts that have nothing to do with each other."""
+
+    mean: float
+    deviation: float
+
+
+CALIBRATED: Final = "all-minilm-l6-v2"
+# which fit the rows are of, told in the results file: another of these may mean other cosines, coverages or margins
+FITTED_ON: Final[Mapping[str, str]] = {
+    "embedder": "all-minilm-l6-v2@d0e9d4020e8b-721565df",
+    "reranker": "late-interaction:all-minilm-l6-v2@d0e9d4020e8b-721565df",
+    "chunker": "2",
+    "lexical": "lucene-9.9/1",
+    "date": "2026-12-01",
+}
+ROWS: Final[Mapping[tuple[str, Evidence], Weights]] = {
+    (CALIBRATED, "lexical"): Weights(-3.31, coverage=4.97, margin=1.49, rank=-0.5),
+    (CALIBRATED, "dense"): Weights(-5.25, cosine=7.82, margin=3.54, rank=-0.39),
+    (CALIBRATED, "hybrid"): Weights(-6.5, coverage=2.3, cosine=5.35, terms=1.94, margin=3.37, rank=-0.39),
+    (CALIBRATED, "quality"): Weights(-4.69, coverage=2.2, cosine=4.73, margin=2.87, rank=-0.47, rerank=1.12),
+}
+# of the calibrated embedder, the mean over those collections: another one's cosines are moved onto its scale
+REFERENCE: Final = Background(mean=0.15, deviation=0.121)
+
+ENOUGH_COSINE: Final = 0.75
 ENOUGH_TERMS: Final = 1.5
+ENOUGH_MARGIN: Final = 0.3
 
 
-def confidence(signals: Signals) -> float:
-    """The probability that the page answers the query."""
-    weights = HYBRID
-    if signals.cosine is None:
-        weights = LEXICAL
-    elif signals.coverage is None:
-        weights = DENSE
-    said = min(signals.terms / ENOUGH_TERMS, 1.0)
-    z = weights.bias + weights.coverage * (signals.coverage or 0.0) + weights.terms * said
-    if signals.cosine is not None:
-        z += weights.cosine * min(max(signals.cosine, 0.0), ENOUGH_COSINE)
+def is_calibrated(model: str) -> bool:
+    """Whether rows were fitted for the embedder of this identity, `name@hash`."""
+    return _name(model) == CALIBRATED
+
+
+def confidence(signals: Signals, model: str = CALIBRATED, background: Background | None = None) -> float:
+    """The probability that the page answers the query. `background` is the embedder's own, where it has no rows: its
+    cosines are then compared with that, and its reranker, of which nothing is known, is left out."""
+    if not is_calibrated(model):
+        signals = _on_the_calibrated_scale(signals, background)
+    return probability(ROWS[CALIBRATED, signals.evidence], signals)
+
+
+def probability(weights: Weights, signals: Signals) -> float:
+    """What one row of weights makes of a page."""
+    of = (weights.coverage, weights.cosine, weights.terms, weights.margin, weights.rank, weights.rerank)
+    z = weights.bias + sum(weight * found for weight, found in zip(of, features(signals), strict=True))
     return 1.0 / (1.0 + math.exp(-z))
+
+
+def features(signals: Signals) -> tuple[float, ...]:
+    """What the weights after the bias are multiplied with, in their order; more than enough of one counts no further,
+    and the rank by its logarithm."""
+    return (
+        signals.coverage or 0.0,
+        min(max(signals.cosine or 0.0, 0.0), ENOUGH_COSINE),
+        min(signals.terms / ENOUGH_TERMS, 1.0),
+        min(max(signals.margin, 0.0), ENOUGH_MARGIN),
+        math.log(max(signals.rank, 1)),
+        signals.rerank or 0.0,
+    )
+
+
+def _on_the_calibrated_scale(signals: Signals, background: Background | None) -> Signals:
+    """As far above this background as above the calibrated embedder's."""
+    cosine = signals.cosine
+    if cosine is not None and background is not None:
+        away = (cosine - background.mean) / max(background.deviation, 1e-6)
+        cosine = REFERENCE.mean + away * REFERENCE.deviation
+    return replace(signals, cosine=cosine, rerank=None)
+
+
+def _name(model: str) -> str:
+    return model.partition("@")[0]

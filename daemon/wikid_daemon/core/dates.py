@@ -60,3 +60,10 @@ def freshness(document: Dated, now: datetime) -> Freshness:
     if document.generated_at is not None and checked and max(checked) < instant(document.generated_at):
         return "outdated"
     return "current"
+
+
+def is_verified_by_human(document: Dated, now: datetime) -> bool:
+    """Whether a person's verification still holds: not overtaken by time or by a later generation (seed A,
+    Adjustments)."""
+    people = any(entry.by.startswith("human:") for entry in document.verified)
+    return people and freshness(document, now) == "current"

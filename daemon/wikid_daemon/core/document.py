@@ -9,7 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-from wikid_daemon.core import frontmatter, markdown, recovery, relations
+from wikid_daemon.core import frontmatter, markdown, recovery, relations, resolutions
 from wikid_daemon.core.dates import normalised
 from wikid_daemon.core.links import extract
 from wikid_daemon.core.page import (
@@ -148,6 +148,7 @@ def _document(path: str, head: _Head, findings: list[Finding], *, strict: bool) 
         if isinstance(generated, dict)
         else None,
         verified=_verified(metadata.get("verified"), path, findings),
+        resolution=resolutions.read(_text(metadata.get("category")), metadata.get("resolution")),
         links=links.links,
         relations=related.relations,
         metadata=metadata,

@@ -9,6 +9,7 @@ Severity = Literal["error", "warning"]
 Role = Literal["canonical", "evidence"]
 Status = Literal["draft", "stable", "deprecated"]
 LinkKind = Literal["markdown", "wikilink"]
+Choice = Literal["supersedes", "qualifies", "applies_under"]
 BlockKind = Literal["heading", "code", "table", "prose", "lines"]
 
 
@@ -54,6 +55,23 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolution:
+    """A person's decision between two claims: what page `selected` is to page `other`.
+
+    `scope` is set for `applies_under` alone; `replaces` is the id of the record that this one replaces.
+    """
+
+    id: str
+    selected: str
+    other: str
+    relation: Choice
+    scope: str | None
+    decided_by: str
+    decided_at: str
+    replaces: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A top-level stretch of the body: 0-based half-open body lines. Blocks cover the body without gaps.
 
@@ -94,6 +112,7 @@ class KnowledgeDocument:
     stale_after: str | None
     generated_at: str | None
     verified: tuple[Verification, ...]
+    resolution: Resolution | None
     links: tuple[Link, ...]
     relations: tuple[Relation, ...]
     metadata: dict[str, Json]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from wikid_daemon.core.page import KnowledgeDocument, Role, Status, Verification
+from wikid_daemon.core.page import KnowledgeDocument, Resolution, Role, Status, Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class PageSummary:
     stale_after: str | None
     generated_at: str | None
     verified: tuple[Verification, ...]
+    resolution: Resolution | None = None
 
     @property
     def verified_at(self) -> str | None:
@@ -44,8 +45,11 @@ def summarise(document: KnowledgeDocument) -> PageSummary:
 
 def summary_from_json(stored: dict[str, Any]) -> PageSummary:
     """The summary that was written with orjson."""
-    values = {name: stored[name] for name in _NAMES}
+    # catalogs of earlier versions know no resolutions, and are read again by and by
+    values = {name: stored[name] for name in _NAMES if name != "resolution"}
     for name in _TUPLES:
         values[name] = tuple(values[name])
     values["verified"] = tuple(Verification(**each) for each in values["verified"])
+    resolution = stored.get("resolution")
+    values["resolution"] = None if resolution is None else Resolution(**resolution)
     return PageSummary(**values)
