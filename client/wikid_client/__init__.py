@@ -14,7 +14,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # `typing` itself takes longer to load than everything here
 if TYPE_CHECKING:
-    from wikid_client.client import Client, Progress
+    from wikid_client.caller import Progress
+    from wikid_client.client import Client
     from wikid_client.transport import SocketTransport, Transport
     from wikid_protocol.errors import DaemonFailed, DaemonNotRunning, RequestRefused, WikidError
     from wikid_protocol.records import (
@@ -95,7 +96,7 @@ __all__ = [
 
 _HOMES = {
     "Client": "wikid_client.client",
-    "Progress": "wikid_client.client",
+    "Progress": "wikid_client.caller",
     "SocketTransport": "wikid_client.transport",
     "Transport": "wikid_client.transport",
     "DaemonFailed": "wikid_protocol.errors",

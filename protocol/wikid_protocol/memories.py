@@ -38,7 +38,11 @@ class Dates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One page in a bundle. `score` is the confidence 0–1; `relation` is set where a typed link admitted the page."""
+    """One page in a bundle. `score` is the confidence 0–1; `relation` is set where a typed link admitted the page.
+
+    `settled_by` is the id of the person's decision between this claim and the card's. `body` is a skill's or case's
+    whole text, where it is short enough to be used as it stands.
+    """
 
     vault_id: VaultId
     vault: str
@@ -59,19 +63,42 @@ class Item:
     dates: Dates = Dates()
     relation: str | None = None
     missing: bool = False
+    settled_by: str | None = None
+    body: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictResolution:
+    """A person's decision: what the selected claim is to the other. It is the page `page_id`, and stands until another
+    record replaces it."""
+
+    id: str
+    vault_id: VaultId
+    vault: str
+    page_id: PageId
+    path: str
+    selected_page_id: PageId
+    other_page_id: PageId
+    relation: Literal["supersedes", "qualifies", "applies_under"]
+    decided_by: str
+    decided_at: str
+    scope: str | None = None
+    replaces: str | None = None
+    status: Literal["active"] = "active"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
     """What one memory says: the reviewed conclusion first, then its evidence and what disputes it.
 
-    `card` is absent where only unpromoted evidence was found.
+    `card` is absent where only unpromoted evidence was found. `resolution` is the decision on the first of `conflicts`
+    that has one.
     """
 
     card: Item | None = None
     evidence: tuple[Item, ...] = ()
     conflicts: tuple[Item, ...] = ()
-    resolution: Item | None = None
+    resolution: ConflictResolution | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +116,11 @@ class SearchedVault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall:
-    """The answer to `recall`. `generation` sums over the vaults searched: it grows whenever one of them changes."""
+    """The answer to `recall`. `generation` sums over the vaults searched: it grows whenever one of them changes.
+
+    `mode_used` is the path that was taken and `mode_reasons` says why, in stable words. `links_first` asks a client
+    that writes for a model to list the pages instead of quoting them: the vaults are too large for that.
+    """
 
     recall_id: str
     bundles: tuple[Bundle, ...]
@@ -101,6 +132,8 @@ class Recall:
     elapsed_ms: float
     marker: str
     diagnostics: tuple[Diagnostic, ...] = ()
+    mode_reasons: tuple[str, ...] = ()
+    links_first: bool = False
     reason: str | None = None
     explain: dict[str, Any] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from wikid_protocol import records as r
 from wikid_protocol.limits import LIMITS as LIMITS
@@ -143,6 +143,147 @@ class ModelBuildParams:
     progress_token: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigGetParams:
+    """One setting, or all without a `key`, as they apply to a request from the folder `cwd`."""
+
+    key: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSetParams:
+    """Sets `key` in the user's file, or removes it from there without a `value`. Text that reads as a number or as true
+    or false is taken for one where the setting is one."""
+
+    key: str
+    value: bool | int | float | str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventAppendParams:
+    """One event for the log of the vault that is named, or of the one that `cwd` belongs to. `details` has neither a
+    `kind` nor a `timestamp`: the daemon sets both."""
+
+    kind: str
+    details: dict[str, Any] | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventListParams:
+    """Events of one vault, oldest first. `since` is a day, as a recall takes it; `kinds` empty means every kind."""
+
+    since: str | None = None
+    kinds: tuple[str, ...] = ()
+    limit: int = 100
+    cursor: str | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintParams:
+    """Without a `vault`, the one that is active in the folder `cwd`."""
+
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildMetaParams:
+    """Without a `vault`, the one that is active in the folder `cwd`."""
+
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeParams:
+    """What a person says of a page that a recall has shown to the `session`, which is that of the connection unless it
+    is named. `vault_id` takes a vault's id or name, and may be left out where the session was shown one page with that
+    id. `correction` belongs to `corrected` alone."""
+
+    page_id: str
+    judgment: Literal["relevant", "irrelevant", "corrected"]
+    vault_id: str | None = None
+    session: str | None = None
+    recall_id: str | None = None
+    correction: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalParams:
+    """What a host saw in a session's turn: the file at `path` `opened`, pages `cited` in `text`, or the turn's end."""
+
+    kind: Literal["opened", "cited", "turn_end"]
+    session: str | None = None
+    path: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveParams:
+    """Something seen. The vault is the one that is named, or that `cwd` belongs to; so for all that write notes."""
+
+    title: str
+    content: str
+    relevance: r.Relevance = "medium"
+    tags: tuple[str, ...] = ()
+    source_context: str | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetroParams:
+    """Something learned, as the page `sources/<slug>`. To change one that is there, `hash` is what was read of it."""
+
+    slug: str
+    title: str
+    body: str
+    category: str | None = None
+    hash: str | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageEnsureParams:
+    type: r.PageType
+    title: str
+    content: str | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictListParams:
+    """`states` empty means every state."""
+
+    states: tuple[r.ConflictState, ...] = ()
+    limit: int = 100
+    cursor: str | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictResolveParams:
+    """What the selected page is to the other one. An id may be `vault:folder/name`; both must be of one vault. `scope`
+    belongs to applies_under alone; `replaces` is the id of the record that stands."""
+
+    selected_page_id: str
+    other_page_id: str
+    relation: r.Choice
+    scope: str | None = None
+    rationale: str | None = None
+    replaces: str | None = None
+    vault: str | None = None
+    cwd: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """One row of the table. Fields and methods are only ever added; `frozen` ones keep their shape for ever."""
@@ -167,12 +308,27 @@ _ROWS: Final = (
     Method("vault/remove", VaultRemoveParams, r.VaultRecord, "write", "Forget a vault; its files stay."),
     Method("vault/init", VaultInitParams, r.VaultRecord, "write", "Make a new vault in a folder and register it."),
     Method("vault/resolve", VaultResolveParams, r.Resolution, "read", "Which vaults apply to a folder, and why."),
+    Method("vault/lint", LintParams, r.LintReports, "read", "What is worth saying about a vault; nothing is changed."),
+    Method("vault/rebuild_meta", RebuildMetaParams, r.MetaRebuilds, "write", "Make a vault's generated files anew."),
     Method("recall", RecallParams, r.Recall, "read", "The best conclusion, its evidence, and what disputes it."),
     Method("page/search", PageSearchParams, r.PageMatches, "read", "Exact look-up by id, title, alias, type or tag."),
     Method("page/get", PageGetParams, r.Page, "read", "A page's text, metadata, relations and backlinks."),
+    Method("page/ensure", PageEnsureParams, r.EnsuredPage, "write", "Make a page unless it is there."),
+    Method("observe", ObserveParams, r.Observed, "write", "Note down what was seen, as a page of its own."),
+    Method("retro", RetroParams, r.Insight, "write", "Note down what was learned, as a page of its own."),
+    Method(
+        "conflict/list", ConflictListParams, r.ConflictList, "read", "Claims that dispute each other, and decisions."
+    ),
+    Method("conflict/resolve", ConflictResolveParams, r.ConflictResolved, "write", "Record which of two claims holds."),
     Method("index/reindex", ReindexParams, r.ReindexReports, "write", "Bring the index up to date, or build it anew."),
     Method("index/sync", SyncParams, r.SyncedVaults, "read", "Return once everything saved before is searchable."),
     Method("index/verify", VerifyParams, r.VerifyReports, "read", "Compare the index with a fresh build."),
+    Method("feedback/judge", JudgeParams, r.Judged, "write", "What a person says of a page that was shown."),
+    Method("feedback/signal", SignalParams, r.Signalled, "write", "What became of the pages shown in a turn."),
+    Method("event/append", EventAppendParams, r.EventAppended, "write", "Append one event to a vault's log."),
+    Method("event/list", EventListParams, r.EventList, "read", "A vault's events, oldest first."),
+    Method("config/get", ConfigGetParams, r.Configuration, "read", "Settings as they apply, and where they come from."),
+    Method("config/set", ConfigSetParams, r.Configuration, "write", "Set or remove a key of the user's own file."),
     Method("models/list", NoParams, r.ModelList, "read", "The models wikid knows and their state."),
     Method("models/build", ModelBuildParams, r.ModelRecord, "write", "Build a model from its registry package."),
 )

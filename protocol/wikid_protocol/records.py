@@ -9,8 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wikid_protocol.curation import Choice as Choice
+from wikid_protocol.curation import Claim as Claim
+from wikid_protocol.curation import Conflict as Conflict
+from wikid_protocol.curation import ConflictList as ConflictList
+from wikid_protocol.curation import ConflictResolved as ConflictResolved
+from wikid_protocol.curation import ConflictState as ConflictState
+from wikid_protocol.curation import EnsuredPage as EnsuredPage
+from wikid_protocol.curation import Insight as Insight
+from wikid_protocol.curation import Observed as Observed
+from wikid_protocol.curation import PageType as PageType
+from wikid_protocol.curation import Relevance as Relevance
+from wikid_protocol.events import EventAppended as EventAppended
+from wikid_protocol.events import EventList as EventList
+from wikid_protocol.events import EventRecord as EventRecord
 from wikid_protocol.limits import Limits as Limits
 from wikid_protocol.memories import Bundle as Bundle
+from wikid_protocol.memories import ConflictResolution as ConflictResolution
 from wikid_protocol.memories import Dates as Dates
 from wikid_protocol.memories import Diagnostic as Diagnostic
 from wikid_protocol.memories import Done as Done
@@ -23,6 +38,8 @@ from wikid_protocol.memories import Role as Role
 from wikid_protocol.memories import SearchedVault as SearchedVault
 from wikid_protocol.memories import Status as Status
 from wikid_protocol.memories import VaultId as VaultId
+from wikid_protocol.reactions import Judged as Judged
+from wikid_protocol.reactions import Signalled as Signalled
 
 Component = Literal["lexical", "vectors"]
 
@@ -67,10 +84,13 @@ class PageMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageMatches:
-    """Found pages, and where the next ones start."""
+    """Found pages, and where the next ones start. `generation`, `stale` and `pending` are those of a recall."""
 
     matches: tuple[PageMatch, ...]
     next_cursor: str | None = None
+    generation: int = 0
+    stale: bool = True
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +104,8 @@ class RelationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page's text and what is known of it. `hash` is SHA-256 of the file's bytes; `from_line` is 1-based."""
+    """One page's text as it is on disk, and what is known of it. `hash` is SHA-256 of the file's bytes; `from_line` is
+    1-based; `generation`, `stale` and `pending` are those of its vault's index, which backlinks come from."""
 
     vault_id: VaultId
     vault: str
@@ -103,6 +124,9 @@ class Page:
     relations: tuple[RelationRecord, ...] = ()
     backlinks: tuple[PageId, ...] = ()
     marker: str = ""
+    generation: int = 0
+    stale: bool = True
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +141,7 @@ class PathReason:
 class VaultStatus:
     """The truth about one vault. `pending` counts pages saved but not searchable, `embedding_pending` chunks without a
     vector; `stale` is False only where the last full scan and the last canary prove it; `rebuilt` tells what has been
-    made anew since the index was opened, and why."""
+    made anew since the index was opened, and why; `feedback` is `disabled` where its events cannot be trusted."""
 
     vault: VaultRecord
     state: Literal["indexing", "ready", "unavailable", "blocked", "failed"]
@@ -141,6 +165,9 @@ class VaultStatus:
     versions: dict[str, str] = field(default_factory=dict)
     reason: str = ""
     rebuilt: tuple[Diagnostic, ...] = ()
+    feedback: Literal["on", "off", "disabled"] = "off"
+    feedback_reason: str = ""
+    feedback_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,13 +274,79 @@ class VerifyReports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LintFinding:
+    """Something worth saying about a vault: a stable `code`, words for a person, and what can be done. A `hint` is no
+    fault, only worth a look. `path` is relative to the pages, but for files that are none, as `meta/registry.json` and
+    `config.json`; `line` and `column` count from 1; `related` are ids of other pages it is about,
+    the first of them where there are many."""
+
+    severity: Literal["error", "warning", "hint"]
+    code: str
+    path: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    remedy: str = ""
+    related: tuple[PageId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReport:
+    """What lint says of one vault. `path` is the folder that the findings' paths are relative to. The counts are of all
+    findings, of which `findings` lists the first: errors, warnings, hints, in each by code, path and line."""
+
+    vault_id: VaultId
+    name: str
+    path: str
+    pages: int
+    errors: int
+    warnings: int
+    hints: int
+    findings_by_code: dict[str, int] = field(default_factory=dict)
+    findings: tuple[LintFinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReports:
+    """One report for each vault."""
+
+    vaults: tuple[LintReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaRebuild:
+    """A vault's generated files made anew. Where it is not `rebuilt`, one of `findings` is an error and no file was
+    touched. Files that were right already are not among the `written`; `path` is the vault's root."""
+
+    vault_id: VaultId
+    name: str
+    path: str
+    rebuilt: bool
+    pages: int
+    packets_without_page: int = 0
+    written: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    findings: tuple[LintFinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaRebuilds:
+    """One for each vault."""
+
+    vaults: tuple[MetaRebuild, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
-    """Everything saved before the call is searchable at `generation`."""
+    """Everything saved before the call is searchable at `generation`; `stale` and `pending` tell of what came since, or
+    could not be read."""
 
     vault_id: VaultId
     name: str
     generation: int
     elapsed_ms: float
+    stale: bool = True
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +378,31 @@ class ModelList:
     """The models wikid knows."""
 
     models: tuple[ModelRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRecord:
+    """A setting as it applies. `value` is None where nothing is set, or where what is set is not `valid`; `source` is
+    the file or the variable that decided it; one read `at_start` changes when the daemon starts again."""
+
+    key: str
+    value: bool | int | str | None
+    default: bool | int | str | None
+    origin: Literal["default", "user", "host", "environment"]
+    source: str = ""
+    valid: bool = True
+    expects: str = ""
+    meaning: str = ""
+    at_start: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Settings, and what is wrong with the files they come from. `path` is the user's own, the one that is written."""
+
+    path: str
+    settings: tuple[SettingRecord, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from wikid_client.client import DEFAULT_TIMEOUT, Client
+from wikid_client.caller import DEFAULT_TIMEOUT
+from wikid_client.client import Client
 from wikid_client.console import Console
 from wikid_client.layout.spans import Line
 from wikid_protocol.errors import EXIT_OK

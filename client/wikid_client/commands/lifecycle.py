@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from wikid_client.client import DEFAULT_TIMEOUT, Client
+from wikid_client.caller import DEFAULT_TIMEOUT
+from wikid_client.client import Client
 from wikid_client.commands.calling import show
 from wikid_client.commands.parser import CommandParser
 from wikid_client.console import Console

@@ -20,6 +20,13 @@ class _Help(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=columns(os.environ, sys.stdout) - 2)
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """Measure sub-commands where they stand: argparse forgets their indent, and breaks the line of the longest."""
+        super().add_argument(action)
+        for each in self._iter_indented_subactions(action):
+            length = len(self._format_action_invocation(each)) + self._current_indent
+            self._action_max_length = max(self._action_max_length, length)
+
 
 class CommandParser(argparse.ArgumentParser):
     """Takes the flags of everywhere. Only the outermost one has defaults for them; an inner one's would win over it."""

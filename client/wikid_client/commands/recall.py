@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
-
-import orjson
 
 from wikid_client.commands.calling import connect, folder, session, show
 from wikid_client.commands.parser import CommandParser
 from wikid_client.console import Console
 from wikid_client.layout.context import recall_context
+from wikid_client.layout.explain import explanation
 from wikid_client.layout.recall import recall
-from wikid_client.layout.spans import BLANK, Line, Span, row
-from wikid_client.text import clean
+from wikid_client.layout.spans import Line
 from wikid_protocol.errors import EXIT_OK
+from wikid_protocol.memories import Recall
 
 
 def configure_recall(parser: CommandParser) -> None:
@@ -53,11 +51,8 @@ def _recall(options: argparse.Namespace, console: Console) -> int:
     if options.format == "context" and not options.json:
         console.text(recall_context(answer))
         return EXIT_OK
-    return show(options, console, answer, lambda: recall(answer, query, console.width) + _explained(answer.explain))
+    return show(options, console, answer, lambda: _lines(answer, query, console.width))
 
 
-def _explained(explain: dict[str, Any] | None) -> list[Line]:
-    if not explain:
-        return []
-    text = clean(orjson.dumps(explain, option=orjson.OPT_INDENT_2).decode())
-    return [BLANK, *(row(Span(each, "dim")) for each in text.split("\n"))]
+def _lines(answer: Recall, query: str, width: int) -> list[Line]:
+    return recall(answer, query, width) + (explanation(answer.explain, width) if answer.explain else [])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from wikid_client.layout.notes import diagnostics, elapsed, hanging, listed, moment
-from wikid_client.layout.spans import BLANK, Line, Span, beside, marked, row
+from wikid_client.layout import items
+from wikid_client.layout.items import reference
+from wikid_client.layout.notes import diagnostics, elapsed, hanging, listed
+from wikid_client.layout.spans import BLANK, Line, Span, Style, beside, marked, row
 from wikid_client.text import count, excerpt, line, matcher, wrap
-from wikid_protocol.memories import Bundle, Item, Recall, SearchedVault
+from wikid_protocol.memories import Bundle, ConflictResolution, Item, Recall, SearchedVault
 
 NO_MEMORY: Final = "no_reliable_memory"
 
@@ -34,105 +36,81 @@ def recall(answer: Recall, query: str, width: int) -> list[Line]:
     return lines
 
 
-def reference(item: Item) -> str:
-    """How a command names the page: `vault:folder/name`."""
-    return line(f"{item.vault}:{item.page_id}")
-
-
-def choices(left: Item, right: Item) -> tuple[str, str]:
-    """The page ids to choose between, with their vaults only where these differ."""
-    if left.vault_id == right.vault_id:
-        return line(left.page_id), line(right.page_id)
-    return reference(left), reference(right)
-
-
-def sides(bundle: Bundle) -> list[Item]:
-    """The claims that stand against each other, the card first; empty where nothing is disputed."""
-    if not bundle.conflicts:
-        return []
-    claims = [*([bundle.card] if bundle.card else []), *bundle.conflicts]
-    return claims if len(claims) > 1 else []
-
-
-def facts(item: Item) -> tuple[str, ...]:
-    """What the page is and how far to trust it, each in a few words."""
-    dates = item.dates
-    dated = ("verified", dates.verified), ("updated", dates.updated), ("created", dates.created)
-    return (
-        line(item.type),
-        item.role,
-        item.status,
-        line(item.freshness),
-        next((f"{name} {moment(value)[:10]}" for name, value in dated if value), ""),
-        f"applies to {line(item.scope)}" if item.scope else "",
-        f"confidence {item.score:.2f}",
-    )
-
-
 def _bundle(bundle: Bundle, number: int, words: Words, width: int) -> list[Line]:
     sign = f"{number}  "
     indent = len(sign)
     lines: list[Line] = []
-    leading = bundle.card or next(iter((*bundle.evidence, *bundle.conflicts)), None)
+    leading = items.leading(bundle)
     if leading is None:
         return lines
     title = wrap(line(leading.title), width - indent)
     for i, each in enumerate(title or ["(no title)"]):
         lines.append(row(Span(sign if i == 0 else " " * indent, "label"), Span(each, "title", leading.path)))
-    claims = sides(bundle)
-    lines += _body(leading, words, width, indent, 0 if leading in claims else _CARD_LINES)
+    promoted = bundle.card is not None
+    claims = items.sides(bundle)
+    most = 0 if claims else _CARD_LINES  # a claim's words stand beside those that dispute it
+    lines += _body(leading, words, width, indent, most, promoted=promoted)
     for item in bundle.evidence:
         if item is not leading:
-            lines += [BLANK, *_evidence(item, words, width, indent)]
-    if claims:
-        for other in claims[1:]:
-            lines += [BLANK, *_conflict(claims[0], other, words, width, indent, asked=bundle.resolution is None)]
-    else:  # a dispute whose other side is not among the results
-        for item in bundle.conflicts:
-            if item is not leading:
-                lines += [BLANK, *_evidence(item, words, width, indent)]
-    if bundle.resolution:
-        lines += [BLANK, *_resolution(bundle.resolution, width, indent)]
+            lines += [BLANK, *_evidence(item, words, width, indent, promoted=promoted)]
+    for other in claims[1:]:
+        lines += [BLANK, *_conflict(claims[0], other, words, width, indent, promoted=promoted)]
+        lines += _outcome(claims[0], other, bundle.resolution, width, indent)
     return lines
 
 
-def _body(item: Item, words: Words, width: int, indent: int, most: int) -> list[Line]:
+def _body(item: Item, words: Words, width: int, indent: int, most: int, *, promoted: bool) -> list[Line]:
     lines = [row(Span(each, "id"), indent=indent) for each in wrap(reference(item), width - indent)]
-    lines += listed(facts(item), width, indent)
-    if item.missing:
-        lines.append(row(Span("deleted since it was indexed", "bad"), indent=indent))
+    lines += listed(_facts(item, promoted=promoted), width, indent)
+    lines += _warned(item, width, indent)
     if item.heading and most:
         lines += hanging("§ ", line(item.heading), width, indent, "label")
     for each in excerpt(item.excerpt, words, width - indent - 2, most) if most else ():
         lines.append(row(Span("│ ", "dim"), *marked(each, words), indent=indent))
-    if item.match_reasons:
-        lines += hanging("", "matched by " + ", ".join(map(line, item.match_reasons)), width, indent, "dim")
+    if found := items.reasons(item):
+        lines += hanging("", f"matched by {found}", width, indent, "dim")
     return lines
 
 
-def _evidence(item: Item, words: Words, width: int, indent: int) -> list[Line]:
-    relation = line(item.relation or "evidence").replace("_", " ")
-    sign = f"{relation}: "
+def _facts(item: Item, *, promoted: bool) -> tuple[str, ...]:
+    return *items.facts(item, promoted=promoted), items.scope(item), f"confidence {item.score:.2f}"
+
+
+def _warned(item: Item, width: int, indent: int = 0) -> list[Line]:
+    style: Style = "bad" if item.missing else "warn"
+    return [each for warning in items.warnings(item) for each in hanging("! ", warning, width, indent, style)]
+
+
+def _evidence(item: Item, words: Words, width: int, indent: int, *, promoted: bool) -> list[Line]:
+    sign = f"{items.relation(item, 'linked evidence' if promoted else 'evidence')}: "
     head = [
         row(Span(sign if i == 0 else "", "label"), Span(each, "title", item.path), indent=indent)
         for i, each in enumerate(wrap(line(item.title), width - indent - len(sign)) or [""])
     ]
-    return [*head, *_body(item, words, width, indent + 2, _EVIDENCE_LINES)]
+    return [*head, *_body(item, words, width, indent + 2, _EVIDENCE_LINES, promoted=promoted)]
 
 
-def _conflict(left: Item, right: Item, words: Words, width: int, indent: int, *, asked: bool) -> list[Line]:
-    lines = [row(Span(_quarrel(right.relation), "warn"), indent=indent)]
+def _conflict(left: Item, right: Item, words: Words, width: int, indent: int, *, promoted: bool) -> list[Line]:
+    lines = hanging("", _quarrel(right.relation), width, indent, "warn")
     room = width - indent
     column = (room - 3) // 2
     if column >= _NARROWEST_SIDE:
-        lines += beside(_side(left, words, column), _side(right, words, column), width=column, indent=indent)
-    else:
-        for item in (left, right):
-            lines += [row(*each, indent=indent + 2) for each in _side(item, words, room - 2)]
-    if asked:
-        question = f"Which of the two applies: {' or '.join(choices(left, right))}?"
-        lines += hanging("? ", question, width, indent, "warn")
-    return lines
+        one, two = (_side(each, words, column, promoted=promoted) for each in (left, right))
+        return lines + beside(one, two, width=column, indent=indent)
+    one, two = (_side(each, words, room - 2, promoted=promoted) for each in (left, right))
+    return lines + [row(*each, indent=indent + 2) if each else BLANK for each in (*one, BLANK, *two)]
+
+
+def _outcome(left: Item, right: Item, resolution: ConflictResolution | None, width: int, indent: int) -> list[Line]:
+    """What the person decided, or the question that is open."""
+    if right.settled_by is not None:
+        by_whom, what = items.decision(right, resolution)
+        said = hanging("✓ ", by_whom, width, indent, "good")
+        return said + (hanging("", what, width, indent + 2, "good") if what else [])
+    if items.is_open(right):
+        question = f"Which of the two applies: {' or '.join(items.choices(left, right))}?"
+        return hanging("? ", question, width, indent, "warn")
+    return []
 
 
 def _quarrel(relation: str | None) -> str:
@@ -141,18 +119,13 @@ def _quarrel(relation: str | None) -> str:
     return f"These two pages do not say the same ({line(relation).replace('_', ' ')})"
 
 
-def _side(item: Item, words: Words, width: int) -> list[Line]:
+def _side(item: Item, words: Words, width: int, *, promoted: bool) -> list[Line]:
     lines = [row(Span(each, "title", item.path)) for each in wrap(line(item.title), width)]
     lines += [row(Span(each, "id")) for each in wrap(reference(item), width)]
-    lines += listed(facts(item), width)
-    if item.missing:
-        lines.append(row(Span("deleted since it was indexed", "bad")))
+    lines += listed(_facts(item, promoted=promoted), width)
+    lines += _warned(item, width)
     # claims set side by side read from their beginning
     return lines + [marked(each, words) for each in excerpt(item.excerpt, None, width, _SIDE_LINES)]
-
-
-def _resolution(item: Item, width: int, indent: int) -> list[Line]:
-    return hanging("✓ ", f"Settled by {line(item.title)} ({reference(item)})", width, indent, "good")
 
 
 def _nothing(answer: Recall) -> str:
@@ -184,7 +157,7 @@ def _footer(answer: Recall) -> tuple[str, ...]:
     return (
         count(len(answer.bundles), "memory", "memories") if answer.bundles else "",
         f"searched {names}" if names else "no vault was searched",
-        answer.mode_used,
+        items.mode(answer),
         f"{count(unembedded, 'chunk')} not embedded yet" if unembedded else "",
         elapsed(answer.elapsed_ms),
     )

@@ -168,6 +168,9 @@ def _vault(found: VaultStatus, width: int) -> list[Line]:
         lines += listed(_proof(found), width, 2, "")
     lines += listed(_left_out(found), width, 2)
     lines += listed([f"made anew: {line(each.message)}" for each in found.rebuilt], width, 2)
+    if found.feedback == "disabled":
+        why = line(found.feedback_reason).replace("_", " ")
+        lines += hanging("! ", f"feedback is disabled: {why}; see: wikid events", width, 2, "warn")
     return lines + _failures(found.failed, width)
 
 

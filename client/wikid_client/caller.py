@@ -1,0 +1,159 @@
+"""One connection to the daemon and the calls over it, one at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar
+
+from wikid_client.transport import ConnectionLost, SocketTransport, Transport
+from wikid_protocol.decode import DecodeError, decode
+from wikid_protocol.endpoint import socket_path
+from wikid_protocol.errors import DaemonFailed, RequestRefused
+from wikid_protocol.messages import parse, request
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT: Final = 30.0
+LONG_TIMEOUT: Final = 3_600.0
+
+
+class LaterRecords:
+    """The records, loaded when a call first needs one of them: defining them all takes as long as a recall."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(import_module("wikid_protocol.records"), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of a long call. `percentage` is 0–100, or None where the daemon cannot tell."""
+
+    kind: Literal["begin", "report", "end"]
+    message: str = ""
+    percentage: float | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Caller:
+    """Opens the connection at the first call, starting a daemon where none runs (unless `start=False`).
+
+    `timeout` is in seconds and holds for each call that names none.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | os.PathLike[str] | None = None,
+        transport: Transport | None = None,
+        start: bool = True,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self._transport = transport or SocketTransport(_socket(endpoint), start=start)
+        self._timeout = timeout
+        self._calls = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection. The next call opens a new one."""
+        self._transport.close()
+
+    def _read(self, kind: type[T], method: str, params: dict[str, Any], timeout: float | None) -> T:
+        deadline = self._deadline(timeout)
+        try:
+            return self._call(kind, method, params, deadline)
+        except ConnectionLost:  # the daemon was restarted; reading twice harms nothing
+            return self._call(kind, method, params, deadline)
+
+    def _write(
+        self,
+        kind: type[T],
+        method: str,
+        params: dict[str, Any],
+        timeout: float | None,
+        progress: OnProgress | None = None,
+    ) -> T:
+        return self._call(kind, method, params, self._deadline(timeout), progress)
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self._timeout if timeout is None else timeout)
+
+    def _call(
+        self,
+        kind: type[T],
+        method: str,
+        params: dict[str, Any],
+        deadline: float,
+        progress: OnProgress | None = None,
+    ) -> T:
+        self._calls += 1
+        call_id = self._calls
+        given = {name: value for name, value in params.items() if value is not None}
+        if progress is not None:
+            given["progress_token"] = f"call-{call_id}"
+        line = request(call_id, method, given)
+        answered = False
+        try:
+            self._transport.connect(deadline)
+            self._transport.send(line, deadline)
+            answer = self._await(call_id, deadline, progress)
+            answered = True
+        finally:
+            if not answered:
+                self._transport.close()  # whatever still arrives belongs to a call that is over
+        if "error" in answer:
+            raise RequestRefused.from_wire(answer["error"])
+        try:
+            return decode(kind, answer.get("result"))
+        except DecodeError as error:
+            raise DaemonFailed(
+                f"the daemon's answer to {method} cannot be read: {error}",
+                hint="client and daemon may differ in version; run: wikid restart",
+            ) from error
+
+    def _await(self, call_id: int, deadline: float, progress: OnProgress | None) -> dict[str, Any]:
+        while True:
+            message = self._message(deadline)
+            if message.get("method") == "$/progress":
+                if progress is not None and (step := _progress(message, f"call-{call_id}")):
+                    progress(step)
+            elif "method" not in message and message.get("id") in (call_id, None):
+                return message
+
+    def _message(self, deadline: float) -> dict[str, Any]:
+        line = self._transport.receive(deadline)
+        try:
+            message = parse(line)
+        except RequestRefused:
+            message = None
+        if not isinstance(message, dict):
+            raise DaemonFailed("what answers at the endpoint does not speak wikid's protocol", hint="wikid restart")
+        return message
+
+
+def _socket(endpoint: str | os.PathLike[str] | None) -> Path:
+    return socket_path({"WIKID_SOCKET": os.fspath(endpoint)}) if endpoint is not None else socket_path()
+
+
+def _progress(message: dict[str, Any], token: str) -> Progress | None:
+    params = message.get("params")
+    if not isinstance(params, dict) or params.get("token") != token:
+        return None
+    try:
+        return decode(Progress, params.get("value"))
+    except DecodeError:
+        return None  # progress is a courtesy: a step from a newer daemon may be missed
