@@ -2,12 +2,12 @@
 # PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-second lint bench bench-quality bench-scale torture size requirements clean
+.PHONY: help setup demo test test-second lint bench bench-quality bench-scale bench-storm torture size requirements clean
 
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
 
-export PYTHON
+export PYTHON COLLECTIONS
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,12 +36,14 @@ bench: setup ## how fast: recall and indexing on this machine
 bench-scale: setup ## how speed and memory grow from 1,000 to 50,000 pages; takes many minutes
 	@$(BIN)/python -m wikid_daemon.bench speed --scale
 
+bench-storm: setup ## what a caller feels while thousands of files change; takes minutes
+	@$(BIN)/python -m wikid_daemon.bench storm
+
 torture: setup ## crashes, damage and random histories against fresh builds, for an hour or so
 	@$(BIN)/python tests/torture
 
-bench-quality: setup ## how well it finds, on judged queries; COLLECTIONS=folder of BEIR folders
-	@test -d "$(COLLECTIONS)" || { echo "say COLLECTIONS=folder: a folder of BEIR folders" >&2; exit 2; }
-	@for each in "$(COLLECTIONS)"/*/; do $(BIN)/python -m wikid_daemon.bench quality "$$each" || exit 1; done
+bench-quality: setup ## every gate of a release, measured anew; COLLECTIONS=folder of BEIR folders, OUT=file, CACHE=folder
+	@$(BIN)/python -m wikid_daemon.bench gates $(if $(OUT),--out "$(OUT)") $(if $(CACHE),--cache "$(CACHE)")
 
 size: ## what the daemon takes on disk, without developer tools and model
 	@scripts/size

@@ -18,6 +18,22 @@ from builders import environment, until
 from wikid_client import Client, DaemonNotRunning, VaultRecord, VaultStatus
 
 WIKID = Path(sys.executable).with_name("wikid")
+NOT_HELD = "needs setpriv, or a user who is not root"
+_SETPRIV = shutil.which("setpriv")
+_AS_ANYBODY = "-dac_override,-dac_read_search,-fowner"
+
+
+def _held_to_permissions() -> tuple[str, ...] | None:
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return ()
+    if _SETPRIV is None:
+        return None
+    return (_SETPRIV, f"--inh-caps={_AS_ANYBODY}", f"--bounding-set={_AS_ANYBODY}")
+
+
+HELD_TO_PERMISSIONS = _held_to_permissions()
+"""What a daemon runs under so that permissions hold it as they hold anybody: root reads and writes whatever they say.
+None where that cannot be."""
 
 
 class DaemonProcess:

@@ -12,16 +12,29 @@ from pathlib import Path
 import structlog
 
 from wikid_daemon import log, systemd
+from wikid_daemon.configuration import Configuration
+from wikid_daemon.correcting import Corrections
+from wikid_daemon.event_calls import EventCalls
+from wikid_daemon.event_logs import EventLogs
+from wikid_daemon.feedback import Feedback
 from wikid_daemon.handlers import Handlers
 from wikid_daemon.index import jvm
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.instance import Instance
+from wikid_daemon.linting import Linting
+from wikid_daemon.noting import Noting
+from wikid_daemon.rebuilding import Rebuilding
 from wikid_daemon.recall import Recaller
+from wikid_daemon.resolving import Resolving
+from wikid_daemon.searching import Models
 from wikid_daemon.server import Server
+from wikid_daemon.settings_files import SettingsFiles
+from wikid_daemon.standings import Standings
 from wikid_daemon.vault.registry import Registry
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Vaults
 from wikid_daemon.warm import WarmEmbedder
+from wikid_daemon.warm_reranker import WarmReranker
 from wikid_protocol import __version__
 from wikid_protocol.endpoint import Folders
 
@@ -44,7 +57,11 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     started = datetime.now(UTC)
     events = structlog.get_logger("app")
     events.info("starting", version=__version__, pid=os.getpid())
-    embedder = WarmEmbedder(settings.environment, settings.folders.cache, lambda: _wake(vaults))
+    files = SettingsFiles(settings.folders.config, settings.environment)
+    chosen = files.settings_for(None).settings
+    environment, cache = settings.environment, settings.folders.cache
+    reranker = WarmReranker(environment, cache, configured=chosen.rerank_model, embedder=chosen.embed_model)
+    embedder = WarmEmbedder(environment, cache, chosen.embed_model, lambda: _with_embedder(vaults, reranker))
 
     def make_indexer(vault: Vault, machine: str) -> Indexer:
         return Indexer(vault, machine, embedder.current, _published, jvm.detach)
@@ -52,7 +69,29 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     vaults = Vaults(
         Registry(settings.folders.config / "vaults.json"), settings.folders.state, make_indexer, settings.environment
     )
-    handlers = Handlers(vaults, Recaller(embedder.for_recall), embedder, started, settings.endpoint)
+    logs = EventLogs(settings.folders.state)
+    standings = Standings(vaults.all, logs)
+    feedback = Feedback(
+        vaults.all, logs, standings, Corrections(vaults).save, reranker=lambda: reranker.record().identity
+    )
+    handlers = Handlers(
+        vaults,
+        Recaller(lambda: Models(embedder.for_recall(), reranker.for_recall()), feedback=standings.adjustment),
+        embedder,
+        reranker,
+        started,
+        settings.endpoint,
+        files.settings_for,
+        feedback,
+        {
+            **Configuration(files).methods(),
+            **EventCalls(vaults, logs).methods(),
+            **Linting(vaults, logs).methods(),
+            **Rebuilding(vaults, logs, standings.refresh).methods(),
+            **Noting(vaults, logs).methods(),
+            **Resolving(vaults, logs).methods(),
+        },
+    )
     server = Server(handlers, instance)
     handlers.connections = lambda: server.connections
     watchdog = asyncio.create_task(systemd.feed_watchdog())
@@ -61,6 +100,7 @@ async def _serve(settings: Settings, instance: Instance) -> None:
         # answering comes first: vaults and model open behind the socket, and say so while they do
         vaults.start()
         embedder.start()
+        feedback.start()
         systemd.notify("READY=1")
 
     try:
@@ -69,13 +109,16 @@ async def _serve(settings: Settings, instance: Instance) -> None:
         systemd.notify("STOPPING=1")
         watchdog.cancel()
         handlers.close()
+        await asyncio.to_thread(feedback.close)
         await asyncio.to_thread(vaults.close)
         events.info("stopped")
 
 
-def _wake(vaults: Vaults) -> None:
+def _with_embedder(vaults: Vaults, reranker: WarmReranker) -> None:
+    """What an embedder that has just become warm means to the others: pages to embed, and its own token vectors."""
     for indexer in vaults.all():
         indexer.wake()
+    reranker.start()
 
 
 def _published(indexer: Indexer) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
+from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import Method
 
 ProgressKind = Literal["begin", "report", "end"]
@@ -22,6 +24,14 @@ class CallContext:
     cancelled: threading.Event
     progress: Progress
     connection_id: int
+
+
+def absolute(path: str) -> Path:
+    """A path that came with a call. RequestRefused where only the caller could tell what it is relative to."""
+    given = Path(path).expanduser()
+    if not given.is_absolute():
+        raise RequestRefused("invalid_params", "a path must be absolute: the daemon has another working folder")
+    return given
 
 
 class Dispatcher(Protocol):

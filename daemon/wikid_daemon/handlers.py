@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import structlog
 
-from wikid_daemon import health, pages
-from wikid_daemon.calls import CallContext
-from wikid_daemon.core.names import printable
-from wikid_daemon.index.catalog import CatalogError
-from wikid_daemon.index.lucene import LexicalIndexDamaged
-from wikid_daemon.indexer import Indexer
-from wikid_daemon.models.failures import ModelBuildFailed
+from wikid_daemon import health, index_calls, pages
+from wikid_daemon.calls import CallContext, absolute
+from wikid_daemon.feedback import Feedback
 from wikid_daemon.recall import Recaller
-from wikid_daemon.reindexing import Reindexed
-from wikid_daemon.updater import Cancelled
-from wikid_daemon.vault.registry import RegistryUnreadable
-from wikid_daemon.vault.vault import FolderUnreadable, NotAFolder, Vault, VaultError, VaultExists, VaultMissing
-from wikid_daemon.vaults import AmbiguousVault, Applied, UnknownVault, Vaults
-from wikid_daemon.verification import verify
+from wikid_daemon.refusals import translated
+from wikid_daemon.settings_files import Effective
+from wikid_daemon.vault.vault import Vault
+from wikid_daemon.vaults import Applied, Vaults
 from wikid_daemon.warm import WarmEmbedder
+from wikid_daemon.warm_reranker import WarmReranker
 from wikid_protocol import __version__
 from wikid_protocol import methods as m
 from wikid_protocol import records as r
-from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import Method
 
 log = structlog.get_logger("handlers")
@@ -47,16 +40,31 @@ CAPABILITIES: Final = ("core",)
 
 
 class Handlers:
-    """Implements `Dispatcher`. Recalls have threads of their own, and so has work that may take minutes."""
+    """Implements `Dispatcher`. Recalls have threads of their own, and so has work that may take minutes.
+
+    `plain` are the methods that need nothing but their params, each with the function that answers it.
+    """
 
     def __init__(
-        self, vaults: Vaults, recaller: Recaller, embedder: WarmEmbedder, started: datetime, endpoint: Path
+        self,
+        vaults: Vaults,
+        recaller: Recaller,
+        embedder: WarmEmbedder,
+        reranker: WarmReranker,
+        started: datetime,
+        endpoint: Path,
+        settings_for: Callable[[Path | None], Effective],
+        feedback: Feedback,
+        plain: Mapping[str, Callable[[Any], object]],
     ) -> None:
         self._vaults = vaults
         self._recaller = recaller
         self._embedder = embedder
+        self._reranker = reranker
         self._started = started
         self._endpoint = endpoint
+        self._settings_for = settings_for
+        self._feedback = feedback
         self.connections: Callable[[], int] = lambda: 0
         self._quick = ThreadPoolExecutor(RECALL_THREADS, "recall")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "work")
@@ -71,6 +79,8 @@ class Handlers:
             "vault/init": self._vault_init,
             "vault/resolve": self._vault_resolve,
             "recall": self._recall,
+            "feedback/judge": self._feedback_judge,
+            "feedback/signal": self._feedback_signal,
             "page/search": self._page_search,
             "page/get": self._page_get,
             "index/reindex": self._reindex,
@@ -78,6 +88,7 @@ class Handlers:
             "index/verify": self._verify,
             "models/list": self._models_list,
             "models/build": self._models_build,
+            **{name: self._plain(work) for name, work in plain.items()},
         }
 
     async def call(self, method: Method, params: object, context: CallContext) -> object:
@@ -92,10 +103,20 @@ class Handlers:
     # -- threads -------------------------------------------------------------------------------------------------------
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool, _translated, work)
+        return await asyncio.get_running_loop().run_in_executor(pool, translated, work)
 
-    def _chosen(self, vault: str | None, cwd: str | None, *, automatic: bool = False) -> list[Applied]:
-        return self._vaults.chosen(vault, None if cwd is None else Path(cwd), automatic=automatic)
+    def _plain(self, work: Callable[[Any], object]) -> Handler:
+        async def answer(params: object, _context: CallContext) -> object:
+            return await self._in(self._slow, lambda: work(params))
+
+        return answer
+
+    def _chosen(self, vault: str | None, cwd: str | None) -> list[Applied]:
+        return self._vaults.chosen(vault, None if cwd is None else Path(cwd), automatic=False)
+
+    def _captures(self, vault: Vault) -> bool:
+        """Whether signals are kept of what a recall from the vault's own folder shows."""
+        return self._settings_for(vault.root).settings.recall_feedback
 
     # -- daemon --------------------------------------------------------------------------------------------------------
 
@@ -116,13 +137,13 @@ class Handlers:
     async def _status(self, params: m.StatusParams, _context: CallContext) -> r.StatusReport:
         def work() -> r.StatusReport:
             wanted = self._vaults.all() if params.vault is None else [self._vaults.find(params.vault)]
-            statuses = [health.vault_status(each) for each in wanted]
+            statuses = [self._feedback.told(health.vault_status(each), each.vault, self._captures) for each in wanted]
             if params.vault is None:
                 statuses += [health.unopened_status(each) for each in self._vaults.unopened()]
             faults = [r.Diagnostic(kind="registry_damaged", message=fault) for fault in self._vaults.faults()]
             return r.StatusReport(
                 daemon=health.daemon_status(self._started, self._endpoint, self.connections()),
-                models=self._embedder.records(),
+                models=(*self._embedder.records(), self._reranker.record()),
                 vaults=tuple(statuses),
                 diagnostics=tuple(faults),
             )
@@ -140,13 +161,13 @@ class Handlers:
 
     async def _vault_add(self, params: m.VaultAddParams, _context: CallContext) -> r.VaultRecord:
         def work() -> r.VaultRecord:
-            return health.vault_record(self._vaults.add(_absolute(params.path), params.name).vault)
+            return health.vault_record(self._vaults.add(absolute(params.path), params.name).vault)
 
         return await self._in(self._slow, work)
 
     async def _vault_init(self, params: m.VaultInitParams, _context: CallContext) -> r.VaultRecord:
         def work() -> r.VaultRecord:
-            indexer = self._vaults.init(_absolute(params.path), params.topic, params.mode, params.name)
+            indexer = self._vaults.init(absolute(params.path), params.topic, params.mode, params.name)
             return health.vault_record(indexer.vault)
 
         return await self._in(self._slow, work)
@@ -164,11 +185,12 @@ class Handlers:
 
     async def _vault_resolve(self, params: m.VaultResolveParams, _context: CallContext) -> r.Resolution:
         def work() -> r.Resolution:
-            cwd = _absolute(params.cwd)
+            cwd = absolute(params.cwd)
+            ambient = self._settings_for(cwd).settings.ambient_personal_vault
             return r.Resolution(
                 cwd=str(cwd),
                 vaults=tuple(map(_resolved, self._vaults.applying(cwd, automatic=False))),
-                automatic=tuple(map(_resolved, self._vaults.applying(cwd, automatic=True))),
+                automatic=tuple(map(_resolved, self._vaults.applying(cwd, automatic=True, ambient=ambient))),
             )
 
         return await self._in(self._slow, work)
@@ -176,108 +198,69 @@ class Handlers:
     # -- recall and pages ----------------------------------------------------------------------------------------------
 
     async def _recall(self, params: m.RecallParams, context: CallContext) -> r.Recall:
-        def work() -> r.Recall:
-            vaults = self._chosen(params.vault, params.cwd, automatic=params.policy == "automatic")
-            return self._recaller.recall(params, vaults, context.cancelled.is_set)
+        def work() -> tuple[r.Recall, list[Applied], Effective]:
+            cwd = None if params.cwd is None else Path(params.cwd)
+            effective = self._settings_for(cwd)
+            ambient = effective.settings.ambient_personal_vault
+            automatic = params.policy == "automatic"
+            vaults = self._vaults.chosen(params.vault, cwd, automatic=automatic, ambient=ambient)
+            answer = self._recaller.recall(params, vaults, effective, context.cancelled.is_set)
+            return answer, vaults, effective
 
-        return await self._in(self._quick, work)
+        answer, vaults, effective = await self._in(self._quick, work)
+        session = params.session or context.session
+        if session is not None:
+            implicit = effective.settings.recall_feedback
+            self._feedback.delivered(session, params.query, answer, vaults, implicit=implicit)
+        return answer
+
+    async def _feedback_judge(self, params: m.JudgeParams, context: CallContext) -> r.Judged:
+        return await self._in(self._slow, lambda: self._feedback.judge(params, context.session))
+
+    async def _feedback_signal(self, params: m.SignalParams, context: CallContext) -> r.Signalled:
+        return await self._in(self._slow, lambda: self._feedback.signal(params, context.session))
 
     async def _page_search(self, params: m.PageSearchParams, _context: CallContext) -> r.PageMatches:
         return await self._in(self._slow, lambda: pages.search(params, self._chosen(params.vault, params.cwd)))
 
-    async def _page_get(self, params: m.PageGetParams, _context: CallContext) -> r.Page:
+    async def _page_get(self, params: m.PageGetParams, context: CallContext) -> r.Page:
         def work() -> r.Page:
             vaults = self._chosen(params.vault_id, params.cwd)
-            return pages.get(params, vaults, self._recaller.marker)
+            page = pages.get(params, vaults, self._recaller.marker)
+            session = params.session or context.session
+            if session is not None:
+                self._feedback.read(page, session)
+            return page
 
         return await self._in(self._slow, work)
 
     # -- index ---------------------------------------------------------------------------------------------------------
 
     async def _sync(self, params: m.SyncParams, _context: CallContext) -> r.SyncedVaults:
-        def work() -> r.SyncedVaults:
-            started = perf_counter()
-            synced = []
-            for applied in self._chosen(params.vault, params.cwd):
-                left = params.timeout_ms / 1e3 - (perf_counter() - started)
-                generation = _writer(applied).sync(max(left, 0.0))
-                if applied.indexer.state.state == "unavailable":
-                    message = f"the folder of {applied.vault.name} is gone or empty, so nothing new can be found"
-                    raise RequestRefused("vault_unavailable", message, hint="bring the folder back")
-                synced.append(
-                    r.Synced(
-                        vault_id=r.VaultId(applied.vault.vault_id),
-                        name=applied.vault.name,
-                        generation=generation,
-                        elapsed_ms=round((perf_counter() - started) * 1e3, 1),
-                    )
-                )
-            return r.SyncedVaults(vaults=tuple(synced))
-
-        return await self._in(self._long, work)
+        return await self._in(self._long, lambda: index_calls.sync(params, self._chosen(params.vault, params.cwd)))
 
     async def _reindex(self, params: m.ReindexParams, context: CallContext) -> r.ReindexReports:
         def work() -> r.ReindexReports:
-            vaults = self._chosen(params.vault, params.cwd)
-            return r.ReindexReports(vaults=tuple(self._reindex_one(params, each, context) for each in vaults))
+            return index_calls.reindex(
+                params, self._chosen(params.vault, params.cwd), context, self._embedder.for_recall
+            )
 
         return await self._in(self._long, work)
-
-    def _reindex_one(self, params: m.ReindexParams, applied: Applied, context: CallContext) -> r.ReindexReport:
-        indexer, started = _writer(applied), perf_counter()
-        vectors = "vectors" in params.components
-        done = indexer.reindex(
-            everything=params.scope == "all",
-            lexical="lexical" in params.components,
-            vectors=vectors,
-            force=params.force,
-            progress=_progress(context, params.progress_token, applied.vault.name),
-            cancelled=context.cancelled.is_set,
-        )
-        return self._report(applied, done, vectors, perf_counter() - started)
 
     async def _verify(self, params: m.VerifyParams, context: CallContext) -> r.VerifyReports:
-        def work() -> r.VerifyReports:
-            vaults = self._chosen(params.vault, params.cwd)
-            return r.VerifyReports(vaults=tuple(_verified(params, each, context) for each in vaults))
-
-        return await self._in(self._long, work)
-
-    def _report(self, applied: Applied, done: Reindexed, vectors: bool, seconds: float) -> r.ReindexReport:
-        status = health.vault_status(applied.indexer)
-        model = self._embedder.for_recall()
-        warnings = []
-        if vectors and model.encoder is None:
-            warnings.append(r.Diagnostic(kind=model.kind, message="no vectors were made", remedy=model.remedy))
-        errors = tuple(
-            r.Diagnostic(kind=each.reason, message=f"{each.path}: {each.reason.replace('_', ' ')}")
-            for each in status.failed
-        )
-        return r.ReindexReport(
-            vault_id=status.vault.vault_id,
-            name=status.vault.name,
-            collections=("canonical", "evidence"),
-            indexed=done.pages.indexed,
-            updated=done.pages.updated,
-            unchanged=done.pages.unchanged,
-            removed=done.pages.removed,
-            needing=done.vectors.needing,
-            generated=done.vectors.generated,
-            skipped=done.vectors.skipped,
-            versions=status.versions,
-            elapsed_ms=round(seconds * 1e3, 1),
-            warnings=tuple(warnings),
-            errors=errors,
+        return await self._in(
+            self._long, lambda: index_calls.verified(params, self._chosen(params.vault, params.cwd), context)
         )
 
     # -- models --------------------------------------------------------------------------------------------------------
 
     async def _models_list(self, _params: m.NoParams, _context: CallContext) -> r.ModelList:
-        return r.ModelList(models=await self._in(self._slow, self._embedder.records))
+        records = await self._in(self._slow, self._embedder.records)
+        return r.ModelList(models=(*records, self._reranker.record()))
 
     async def _models_build(self, params: m.ModelBuildParams, context: CallContext) -> r.ModelRecord:
         def work() -> r.ModelRecord:
-            report = _progress(context, params.progress_token, "")
+            report = index_calls.progress(context, params.progress_token, "")
 
             def progress(message: str, share: float | None) -> None:
                 report(message, None if share is None else 100.0 * share)
@@ -285,13 +268,6 @@ class Handlers:
             return self._embedder.build(params.name, progress, context.cancelled.is_set)
 
         return await self._in(self._long, work)
-
-
-def _absolute(path: str) -> Path:
-    given = Path(path).expanduser()
-    if not given.is_absolute():
-        raise RequestRefused("invalid_params", "a path must be absolute: the daemon has another working folder")
-    return given
 
 
 def _resolved(applied: Applied) -> r.ResolvedVault:
@@ -303,82 +279,3 @@ def _resolved(applied: Applied) -> r.ResolvedVault:
         layer=applied.layer,
         reason=applied.reason,
     )
-
-
-def _writer(applied: Applied) -> Indexer:
-    """The indexer, where the vault may be indexed at all."""
-    vault = applied.vault
-    if vault.blocked is not None and not vault.blocked.serve:
-        message = f"{vault.name} is blocked: {vault.blocked.code}"
-        raise RequestRefused("vault_blocked", message, hint="repair its config.json")
-    return applied.indexer
-
-
-def _verified(params: m.VerifyParams, applied: Applied, context: CallContext) -> r.VerifyReport:
-    indexer, started = _writer(applied), perf_counter()
-    done = verify(indexer, _progress(context, params.progress_token, applied.vault.name), context.cancelled.is_set)
-    listed = tuple(
-        r.Difference(kind=each.kind, path=printable(each.path), detail=each.detail)
-        for each in done.differences[:LISTED_DIFFERENCES]
-    )
-    return r.VerifyReport(
-        vault_id=r.VaultId(applied.vault.vault_id),
-        name=applied.vault.name,
-        generation=done.generation,
-        pages=done.pages,
-        chunks=done.chunks,
-        embedded=done.embedded,
-        embedding_pending=done.embedding_pending,
-        compared=done.compared,
-        probes=done.probes,
-        deleted_share=done.deleted_share,
-        differing=len(done.differences),
-        elapsed_ms=round((perf_counter() - started) * 1e3, 1),
-        differences=listed,
-    )
-
-
-def _progress(context: CallContext, token: str | None, label: str) -> Callable[[str, float | None], None]:
-    if token is None:
-        return lambda _message, _percentage: None
-    prefix = f"{label}: " if label else ""
-
-    def report(message: str, percentage: float | None) -> None:
-        context.progress(token, "report", prefix + message, percentage)
-
-    return report
-
-
-def _translated(work: Callable[[], T]) -> T:
-    """Run `work`; what it raises on purpose becomes the refusal that the wire knows."""
-    try:
-        return work()
-    except UnknownVault as problem:
-        known = ", ".join(problem.known) or "none yet; add one with: wikid vault add PATH"
-        raise RequestRefused("vault_not_found", "no vault has that name, id or path", hint=f"vaults: {known}") from None
-    except AmbiguousVault as problem:
-        hint = "give its path: " + ", ".join(problem.paths)
-        raise RequestRefused("invalid_params", "several vaults have that name or id", hint=hint) from None
-    except RegistryUnreadable as problem:
-        raise RequestRefused("config_unreadable", str(problem), hint="check the file and its permissions") from None
-    except VaultExists as problem:
-        raise RequestRefused("vault_exists", str(problem), hint="register it with: wikid vault add PATH") from None
-    except (NotAFolder, VaultMissing) as problem:
-        raise RequestRefused("not_a_folder", str(problem), hint="give an existing folder of notes") from None
-    except FolderUnreadable as problem:
-        raise RequestRefused("vault_unavailable", str(problem), hint="check its permissions") from None
-    except VaultError as problem:
-        raise RequestRefused("vault_unavailable", str(problem)) from None
-    except ModelBuildFailed as problem:
-        kind = "cancelled" if problem.kind == "cancelled" else "model_unavailable"
-        raise RequestRefused(kind, problem.reason, hint=problem.hint) from None
-    except (CatalogError, LexicalIndexDamaged) as problem:
-        log.warning("index_not_readable", kind=type(problem).__name__)
-        message = "an index was closed, or repaired, while it was read"
-        raise RequestRefused("vault_unavailable", message, hint="ask again, or look at: wikid status") from None
-    except Cancelled:
-        raise RequestRefused("cancelled", "the call was cancelled, or the daemon is stopping") from None
-    except TimeoutError:
-        raise RequestRefused(
-            "timeout", "not everything was searchable in time", hint="ask again, or see: wikid status"
-        ) from None

@@ -6,10 +6,13 @@ import os
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from wikid_daemon.core import names
+from wikid_daemon.index.catalog import CatalogError
+from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Unopened
@@ -39,30 +42,25 @@ def vault_record(vault: Vault) -> r.VaultRecord:
 
 
 def vault_status(indexer: Indexer) -> r.VaultStatus:
-    """Counts come from the catalog, doubts from the indexer; nothing is guessed."""
-    vault, state, store = indexer.vault, indexer.state, indexer.store
-    blocked = vault.blocked is not None and not vault.blocked.serve
-    base = r.VaultStatus(vault=vault_record(vault), state="blocked" if blocked else state.state, reason=state.reason)
+    """Counts come from the catalog, doubts from the indexer; nothing is guessed, and what cannot be read left out."""
+    known, store = _without_catalog(indexer), indexer.store
     if store is None:
-        return base
-    pages, chunks = store.catalog.counts()
-    failed = dict.fromkeys(map(names.printable, indexer.refused(LISTED_PATHS)), "not_embedded")
-    failed.update(list(state.failed.items())[:LISTED_PATHS])
-    codes = Counter(store.catalog.finding_counts())
-    codes.update(finding.code for finding in (*state.collisions, *vault.findings))
+        return known
+    try:
+        return _with_catalog(known, indexer, store)
+    except CatalogError as problem:  # closed, or not to be opened, at this moment: one vault must not hide the others
+        return replace(known, reason=known.reason or f"its catalog cannot be read now: {type(problem).__name__}")
+
+
+def _without_catalog(indexer: Indexer) -> r.VaultStatus:
+    vault, state = indexer.vault, indexer.state
+    blocked = vault.blocked is not None and not vault.blocked.serve
     return r.VaultStatus(
-        vault=base.vault,
-        state=base.state,
-        generation=store.generation,
-        pages=pages,
-        chunks=chunks,
-        embedded=store.embedded,
+        vault=vault_record(vault),
+        state="blocked" if blocked else state.state,
         pending=state.pending,
-        embedding_pending=indexer.embedding_pending,
         stale=indexer.stale,
-        failed=tuple(r.PathReason(path=path, reason=why) for path, why in failed.items()),
-        findings=sum(codes.values()),
-        findings_by_code=dict(sorted(codes.items())),
+        failed=tuple(r.PathReason(path=path, reason=why) for path, why in list(state.failed.items())[:LISTED_PATHS]),
         skipped=dict(Counter(reason for _, reason in state.skipped)),
         skipped_paths=tuple(r.PathReason(path=path, reason=why) for path, why in state.skipped[:LISTED_PATHS]),
         packets_without_page=state.packets_without_page,
@@ -70,9 +68,29 @@ def vault_status(indexer: Indexer) -> r.VaultStatus:
         last_canary=_moment(indexer.watcher.last_proof),
         watcher=state.watch.mode,
         watcher_reason=state.watch.reason,
+        reason=state.reason,
+    )
+
+
+def _with_catalog(known: r.VaultStatus, indexer: Indexer, store: Store) -> r.VaultStatus:
+    pages, chunks = store.catalog.counts()
+    refused = map(names.printable, indexer.refused(LISTED_PATHS))
+    told = {each.path for each in known.failed}
+    not_embedded = (r.PathReason(path=path, reason="not_embedded") for path in refused if path not in told)
+    codes = Counter(store.catalog.finding_counts())
+    codes.update(finding.code for finding in (*indexer.state.collisions, *indexer.vault.findings))
+    return replace(
+        known,
+        generation=store.generation,
+        pages=pages,
+        chunks=chunks,
+        embedded=store.embedded,
+        embedding_pending=indexer.embedding_pending,
+        failed=(*not_embedded, *known.failed),
+        findings=sum(codes.values()),
+        findings_by_code=dict(sorted(codes.items())),
         versions=store.versions(),
         rebuilt=tuple(r.Diagnostic(kind=kind, message=words) for kind, words in list(store.notes)),
-        reason=state.reason,
     )
 
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from wikid_daemon import files
 from wikid_daemon.core.dates import freshness
-from wikid_daemon.core.document import MAX_BYTES, parse_page
+from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.names import printable
 from wikid_daemon.core.page import KnowledgeDocument
 from wikid_daemon.core.summary import summarise
 from wikid_daemon.index.catalog_rows import StoredPage
-from wikid_daemon.vault.vault import OutsideVault, Vault, read_page
+from wikid_daemon.vault.reading import READ_TIMED_OUT, VaultReader
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
@@ -31,11 +31,21 @@ def search(params: PageSearchParams, vaults: Sequence[Applied]) -> r.PageMatches
     """Case-insensitive substring over id, title, type, category, domain, tags, aliases and triggers; order by id."""
     start = _offset(params.cursor)
     limit = min(max(params.limit, 1), MAX_LIMIT)
+    indexers = [applied.indexer for applied in vaults]
+    # before the look-up: what is published meanwhile must not make this answer look newer than it is
+    generation = sum(each.store.generation for each in indexers if each.store is not None)
+    stale, pending = any(each.stale for each in indexers), sum(each.state.pending for each in indexers)
     wanted = params.query.casefold().strip()
     found = [match for applied in vaults for match in _matches(applied, wanted, params.type)]
     shown = found[start : start + limit]
     more = start + limit < len(found)
-    return r.PageMatches(matches=tuple(shown), next_cursor=str(start + limit) if more else None)
+    return r.PageMatches(
+        matches=tuple(shown),
+        next_cursor=str(start + limit) if more else None,
+        generation=generation,
+        stale=stale,
+        pending=pending,
+    )
 
 
 def _offset(cursor: str | None) -> int:
@@ -107,7 +117,7 @@ def _refuse_escape(page_id: str) -> None:
 def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str) -> r.Page:
     vault, store = applied.vault, applied.indexer.store
     assert store is not None
-    data = _read(vault, page.path)
+    data = _read(applied.indexer.reader, page.path)
     document = parse_page(page.path, data, strict=vault.strict).document
     text = document.body if document is not None else data.decode("utf-8", "replace")
     lines = text.split("\n")
@@ -133,6 +143,9 @@ def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str
         relations=_relations(document),
         backlinks=tuple(r.PageId(each) for each in store.catalog.backlinks(page.page_id)),
         marker=marker,
+        generation=store.generation,
+        stale=applied.indexer.stale,
+        pending=applied.indexer.state.pending,
     )
 
 
@@ -144,16 +157,17 @@ def _relations(document: KnowledgeDocument | None) -> tuple[r.RelationRecord, ..
     )
 
 
-def _read(vault: Vault, path: str) -> bytes:
-    try:
-        return read_page(vault, path, MAX_BYTES).data
-    except OutsideVault:
-        raise RequestRefused("outside_vault", "the page's path leads out of the vault") from None
-    except FileNotFoundError:
-        raise RequestRefused("page_not_found", "the page was deleted since it was indexed") from None
-    except (OSError, files.NotReadable) as problem:
-        reason = files.failure_reason(problem)
-        raise RequestRefused("vault_unavailable", f"the page cannot be read now: {reason}") from None
+def _read(reader: VaultReader, path: str) -> bytes:
+    [(_, found)] = reader.pages([path])
+    if isinstance(found, files.FileBytes):
+        return found.data
+    if found == "outside_vault":
+        raise RequestRefused("outside_vault", "the page's path leads out of the vault")
+    if found == "vanished":
+        raise RequestRefused("page_not_found", "the page was deleted since it was indexed")
+    if found == READ_TIMED_OUT:
+        raise RequestRefused("vault_unavailable", "the page's file does not answer", hint="look at: wikid status")
+    raise RequestRefused("vault_unavailable", f"the page cannot be read now: {found}")
 
 
 def _slice(lines: Sequence[str], first: int, params: PageGetParams) -> tuple[int, int]:

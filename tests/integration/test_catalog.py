@@ -188,3 +188,32 @@ def test_a_database_that_lost_a_table_is_damaged(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(CatalogDamaged):
         Catalog(path)
+
+
+def in_place(catalog: Catalog) -> bool:
+    return catalog.in_place
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_not_the_one_that_was_opened_is_noticed(tmp_path: Path, suffix: str, how: str) -> None:
+    catalog = Catalog(tmp_path / "catalog.sqlite")
+    catalog.set_state("key", "value")
+    assert in_place(catalog)
+    path = tmp_path / f"catalog.sqlite{suffix}"
+    copy = path.read_bytes()
+    path.unlink()
+    if how == "replaced":
+        path.write_bytes(copy)
+    assert not in_place(catalog)
+    catalog.close()
+
+
+def test_a_database_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    Catalog(tmp_path / "catalog.sqlite").close()
+    catalog = Catalog(tmp_path / "catalog.sqlite")
+    assert in_place(catalog)
+    with (tmp_path / "catalog.sqlite").open("r+b") as file:
+        file.truncate(4_096)
+    assert not in_place(catalog)
+    catalog.close()

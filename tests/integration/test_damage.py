@@ -12,7 +12,7 @@ import pytest
 
 from builders import FakeEmbedder, base_notes, tree, until, write
 from comparison import contents, differences, fresh_build, settle, start_indexer
-from torture.damage import damage_each
+from torture.damage import DAMAGES, damage_each
 from wikid_daemon.index.catalog import Catalog
 from wikid_daemon.index.catalog_rows import NewPage, Written
 from wikid_daemon.indexer import Indexer
@@ -59,7 +59,7 @@ def assert_whole(indexer: Indexer, tmp_path: Path, fake: FakeEmbedder) -> None:
 
 
 def test_any_damaged_file_is_mended_by_the_next_start(tmp_path: Path, sample_vault: Callable[[str], Path]) -> None:
-    totals = damage_each(sample_vault("project"), tmp_path, QUERIES, print)
+    totals = damage_each(sample_vault("project"), tmp_path, QUERIES, print, alike=False)
     assert totals.differences == []
     assert totals.faults > 100
 
@@ -147,6 +147,29 @@ def test_damage_that_is_met_while_running_has_everything_built_anew(
         indexer.sync(30)
     settle(indexer)
     assert_whole(indexer, tmp_path, fake)
+
+
+@pytest.mark.parametrize("damage", ["emptied", "flipped_at_the_start", "removed"])
+def test_a_machine_that_lost_its_id_leaves_the_tree_of_the_vault_alone_and_makes_another(
+    sample_vault: Callable[[str], Path], tmp_path: Path, fake: FakeEmbedder, damage: str
+) -> None:
+    root, home = sample_vault("project"), tmp_path / "state"
+    first = start_indexer(root, home, fake)
+    settle(first)
+    first.close()
+    before, machine = tree(root), home / "machine-id"
+    data = DAMAGES[damage](machine.read_bytes())
+    if data is None:
+        machine.unlink()
+    else:
+        machine.write_bytes(data)
+    second = start_indexer(root, home, fake)
+    settle(second)
+    wanted = contents(second, QUERIES, fake)
+    assert (second.vault.state_outside, tree(root)) == ("other_machine", before)
+    second.close()
+    with fresh_build(root, tmp_path / "fresh", FakeEmbedder()) as fresh:
+        assert differences(wanted, contents(fresh, QUERIES, fake)) == []
 
 
 def test_a_copy_whose_page_went_while_nothing_ran_goes_too(start: Start) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,37 @@ from typing import Any
 import apsw
 import pytest
 
-from builders import Clock, FakeEmbedder, base_notes, numbered_note, page, until, write
+from builders import (
+    HANG_GUARD_SECONDS,
+    NO_RERANKER,
+    Clock,
+    FakeEmbedder,
+    base_notes,
+    default_settings,
+    numbered_note,
+    page,
+    until,
+    write,
+)
 from wikid_daemon import indexer as indexer_module
 from wikid_daemon import updater as updater_module
+from wikid_daemon import vaults as vaults_module
+from wikid_daemon.health import unopened_status
 from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog import Catalog, CatalogError
 from wikid_daemon.index.lucene import LexicalIndex, LexicalIndexBusy, LexicalIndexDamaged
 from wikid_daemon.index.pages import new_page
 from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
-from wikid_daemon.recall import Model, Recaller
+from wikid_daemon.recall import Recaller
+from wikid_daemon.searching import Models
 from wikid_daemon.updater import Cancelled
+from wikid_daemon.vault import opening
+from wikid_daemon.vault.opening import NotAnswering, SettingsStamp
 from wikid_daemon.vault.registry import Registry, RegistryEntry, RegistryUnreadable
 from wikid_daemon.vault.state import machine_id
 from wikid_daemon.vault.vault import Vault, init_vault, open_vault, path_vault_id
-from wikid_daemon.vaults import AmbiguousVault, Applied, Vaults
+from wikid_daemon.vaults import AmbiguousVault, Applied, UnknownVault, Vaults
 from wikid_protocol.methods import RecallParams
 
 FAKE = FakeEmbedder()
@@ -284,6 +301,125 @@ def test_a_folder_that_was_away_at_start_is_opened_when_it_is_there(daemon: Daem
     assert daemon.vaults.unopened() == []
 
 
+NEVER = 1_000.0
+
+
+class Silence:
+    """What touches a folder of `silent` waits until `end`."""
+
+    def __init__(self) -> None:
+        self.silent: set[Path] = set()
+        self.waiting: list[Path] = []
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        self.silent.clear()
+        self._ended.set()
+
+    def touch(self, folder: Path) -> None:
+        if folder in self.silent:
+            self.waiting.append(folder)
+            self._ended.wait(HANG_GUARD_SECONDS)
+
+    def open_vault(self, path: Path, *, name: str | None, state_home: Path) -> Vault:
+        self.touch(path)
+        return open_vault(path, name=name, state_home=state_home)
+
+    def settings_stamp(self, root: Path) -> SettingsStamp:
+        self.touch(root)
+        return opening.settings_stamp(root)
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silence]:
+    """Limits are short, and what was not opened is tried again at once."""
+    made = Silence()
+    monkeypatch.setattr(opening, "open_vault", made.open_vault)
+    monkeypatch.setattr(vaults_module, "settings_stamp", made.settings_stamp)
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(vaults_module, "REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr(vaults_module, "FIRST_SECONDS", 0.05)
+    yield made
+    made.end()
+
+
+def beside_a_silent_one(daemon: Daemon, silence: Silence) -> Path:
+    """Two registered vaults, of which the first does not answer."""
+    for name in ("a silent", "good"):
+        base_notes(daemon.home / name, 1)
+        daemon.register(daemon.home / name, name)
+    silence.silent = {daemon.home / "a silent"}
+    return daemon.home / "a silent"
+
+
+def serving(daemon: Daemon) -> list[str]:
+    return [each.vault.name for each in daemon.vaults.all()]
+
+
+def test_a_folder_that_does_not_answer_at_start_is_told_and_opened_once_it_does(
+    daemon: Daemon, silence: Silence
+) -> None:
+    silent = beside_a_silent_one(daemon, silence)
+    daemon.vaults.start()
+    until(lambda: serving(daemon) == ["good"], "the good vault")
+    good = daemon.vaults.find("good")
+    good.sync(HANG_GUARD_SECONDS)
+    assert found(good.store, "tok01zebra") == ["n01"]
+
+    def told() -> list[tuple[str, str, str]]:
+        statuses = map(unopened_status, daemon.vaults.unopened())
+        return [(each.vault.name, each.state, each.reason) for each in statuses]
+
+    until(lambda: told() == [("a silent", "unavailable", "its folder does not answer")], "the other being told")
+    until(lambda: silence.waiting, "its thread hanging")
+    with pytest.raises(NotAnswering):
+        daemon.vaults.add(silent, None)
+    for _ in range(3):
+        daemon.vaults.refresh()
+    assert silence.waiting == [silent]  # however often it is tried
+    silence.end()
+    until(lambda: serving(daemon) == ["a silent", "good"], "the other opening by itself")
+    assert daemon.vaults.unopened() == []
+
+
+def test_no_vault_waits_for_one_that_is_still_being_opened(
+    daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", NEVER)
+    silent = beside_a_silent_one(daemon, silence)
+    daemon.vaults.start()
+    until(lambda: serving(daemon) == ["good"], "the good vault")
+    until(lambda: silence.waiting == [silent], "the silent one")
+    assert [each.reason for each in daemon.vaults.unopened()] == ["it is still being opened"]
+    daemon.vaults.remove("a silent")
+    daemon.vaults.close()
+    silence.end()
+    assert daemon.vaults.all() == []
+
+
+def test_the_settings_of_a_vault_are_seen_while_another_is_silent(daemon: Daemon, silence: Silence) -> None:
+    root = init_vault(daemon.home / "wiki", "things", "personal")
+    base_notes(daemon.home / "a silent", 1)
+    for place in (daemon.home / "a silent", root):
+        until(lambda place=place: _added(daemon, place), "the vault being added")  # type: ignore[misc]
+    silence.silent = {daemon.home / "a silent"}
+    (root / ".llm-wiki" / "config.json").write_text("{ not json")
+
+    def blocked() -> bool:
+        daemon.vaults.refresh()
+        return daemon.vaults.find("wiki").vault.blocked is not None
+
+    until(blocked, "the damage being seen")
+    assert serving(daemon) == ["a silent", "wiki"]
+
+
+def _added(daemon: Daemon, place: Path) -> bool:
+    try:
+        return bool(daemon.vaults.add(place, place.name))
+    except NotAnswering:  # a machine under load
+        return False
+
+
 def test_a_vault_whose_config_is_repaired_is_served_again(daemon: Daemon, tmp_path: Path) -> None:
     root = init_vault(tmp_path / "wiki", "things", "personal")
     write(root, ".llm-wiki/wiki/concepts/a.md", page("tokalpha", title="A"))
@@ -330,6 +466,15 @@ def test_a_name_that_two_vaults_have_is_never_guessed(daemon: Daemon, tmp_path: 
     assert daemon.vaults.find("notes").vault.root == tmp_path / "a" / "notes"
 
 
+def test_a_vault_is_found_by_any_path_to_it(daemon: Daemon, notes: Path, tmp_path: Path) -> None:
+    indexer = daemon.vaults.add(notes, "mine")
+    (tmp_path / "link").symlink_to(notes)
+    for path in (notes, tmp_path / "link", notes / ".." / "notes"):
+        assert daemon.vaults.find(str(path)) is indexer
+    with pytest.raises(UnknownVault):
+        daemon.vaults.find(str(tmp_path))
+
+
 def test_a_registry_that_could_not_be_read_is_told_and_never_overwritten(daemon: Daemon, notes: Path) -> None:
     daemon.register(notes, "mine")
     aside = daemon.registry_file.with_name("aside")
@@ -364,8 +509,10 @@ def test_an_automatic_recall_in_a_project_that_cannot_be_opened_stays_out_of_the
 
 
 def ids(query: str, *applied: Applied, **params: Any) -> list[tuple[str, str]]:
-    recaller = Recaller(lambda: Model(FAKE), Clock())
-    answer = recaller.recall(RecallParams(query=query, mode="lexical", **params), applied, lambda: False)
+    recaller = Recaller(lambda: Models(FAKE, NO_RERANKER), Clock())
+    answer = recaller.recall(
+        RecallParams(query=query, mode="lexical", **params), applied, default_settings(), lambda: False
+    )
     items = [each for bundle in answer.bundles for each in ([bundle.card] if bundle.card else bundle.evidence)]
     return [(item.vault, item.page_id) for item in items]
 
@@ -416,8 +563,11 @@ def test_a_page_with_thousands_of_relations_costs_no_more_than_what_is_shown(
         return real(self, numbers)
 
     monkeypatch.setattr(Catalog, "pages", pages)
-    answer = Recaller(lambda: Model(FAKE), Clock()).recall(
-        RecallParams(query="tokhub", mode="lexical"), [Applied(indexer, "project", "")], lambda: False
+    answer = Recaller(lambda: Models(FAKE, NO_RERANKER), Clock()).recall(
+        RecallParams(query="tokhub", mode="lexical"),
+        [Applied(indexer, "project", "")],
+        default_settings(),
+        lambda: False,
     )
     assert answer.bundles[0].card is not None
     assert len(answer.bundles[0].evidence) == 2

@@ -13,13 +13,13 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 import wikid_client
 from wikid_client import Client, DaemonFailed, DaemonNotRunning, Progress, RequestRefused, launch
-from wikid_client.client import LONG_TIMEOUT
+from wikid_client.caller import LONG_TIMEOUT
 from wikid_client.testing import FakeDaemon, sample_item, sample_recall
 from wikid_protocol import records as r
 from wikid_protocol.decode import decode
@@ -78,10 +78,16 @@ def test_the_client_has_no_method_that_the_table_lacks() -> None:
     assert public == {*NAMES.values(), "close"}
 
 
+def _any_of(kind: object) -> str:
+    """A text that the parameter takes."""
+    return str(get_args(kind)[0]) if get_origin(kind) is Literal else "x"
+
+
 @pytest.mark.parametrize("method", NAMES)
 def test_each_method_sends_params_that_the_daemon_can_read(method: str) -> None:
     row = METHODS[method]
-    needed = {each.name: "x" for each in fields(row.params) if each.default is MISSING}
+    hints = get_type_hints(row.params)
+    needed = {each.name: _any_of(hints[each.name]) for each in fields(row.params) if each.default is MISSING}
     refused = RequestRefused("read_only", "no", hint="another vault")
     with FakeDaemon({method: refused}) as daemon, Client(endpoint=daemon.endpoint) as client:
         with pytest.raises(RequestRefused) as caught:

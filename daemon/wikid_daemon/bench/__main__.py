@@ -1,35 +1,63 @@
-"""`python -m wikid_daemon.bench speed | quality`: measure, print a table, or JSON with `--json`."""
+"""`python -m wikid_daemon.bench speed | quality | gates | storm`: measure, print a table, or JSON with `--json`.
+
+`calibrate` fits the constants of confidence, `corrections` writes a file of judged queries that `quality` reads.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn, get_args
+from typing import Final, NoReturn
 
-from wikid_daemon.bench import quality, report, scale, speed
-from wikid_daemon.bench.dataset import DatasetUnusable
+import structlog
+
+from wikid_daemon.bench import (
+    calibrate,
+    corrections,
+    engines,
+    golden,
+    quality,
+    release,
+    report,
+    scale,
+    speed,
+    storm,
+    tables,
+)
+from wikid_daemon.bench.dataset import HALVES, DatasetUnusable
+from wikid_daemon.bench.indexing import Workplace
+from wikid_daemon.bench.rankers import SYSTEMS, System
 from wikid_daemon.bench.sandbox import BenchmarkFailed
+from wikid_daemon.files import atomic_write
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_TERMINATED: Final = 143
-COMMANDS: Final = ("speed", "quality")
+COMMANDS: Final = ("speed", "quality", "gates", "calibrate", "corrections", "storm")
+FROM_CORRECTIONS: Final = "--from-corrections"  # `wikid bench --from-corrections VAULT`
+COLLECTIONS: Final = "COLLECTIONS"
 DEFAULT_QUERIES: Final = 300
 
 
 def main() -> int:
-    """Run one benchmark. 1 when it could not be taken, 2 for a folder that is missing or not understood."""
+    """Run one benchmark. 1 when it could not be taken or a gate fails, 2 for a folder that is missing or not
+    understood."""
     signal.signal(signal.SIGTERM, _terminate)
+    # standard output is the answer's
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     words = sys.argv[1:]
-    if words and words[0] not in (*COMMANDS, "-h", "--help"):
+    if words and words[0] == FROM_CORRECTIONS:
+        words[0] = "corrections"
+    elif words and words[0] not in (*COMMANDS, "-h", "--help"):
         words.insert(0, "quality")  # `wikid bench DIR`
     options = _parser().parse_args(words)
     try:
@@ -50,7 +78,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wikid bench", description="Measure wikid.")
-    commands = parser.add_subparsers(required=True, metavar="speed | quality")
+    commands = parser.add_subparsers(required=True, metavar=" | ".join(COMMANDS))
     about = commands.add_parser("speed", help="speed beside the bare engines, on a generated vault")
     about.add_argument("--pages", type=_positive, default=speed.PAGES, help="size of the vault (%(default)s)")
     about.add_argument(
@@ -64,21 +92,65 @@ def _parser() -> argparse.ArgumentParser:
     about = commands.add_parser("quality", help="ranking quality on judged queries")
     about.add_argument("place", type=Path, metavar="DIR", help="a BEIR folder, or a golden file or the folder of one")
     about.add_argument("--vault", type=Path, help="the vault of a golden file (default: the folder it is in)")
-    about.add_argument("--modes", type=_modes, default=quality.MODES, help="comma-separated: lexical,hybrid")
-    about.add_argument(
-        "--queries", type=_count, default=DEFAULT_QUERIES, help="how many by sorted id, 0 = all (%(default)s)"
-    )
+    about.add_argument("--modes", type=_systems, default=SYSTEMS, help=f"comma-separated: {','.join(SYSTEMS)}")
+    _add_quality_options(about, half="all")
     about.add_argument("--json", action="store_true", help="print JSON")
     about.set_defaults(run=_quality)
+    about = commands.add_parser("gates", help="everything that a release must reach, measured anew")
+    about.add_argument("--judged", type=Path, default=Path("quality"), help="folder of the judged vault (%(default)s)")
+    about.add_argument(
+        "--collections", type=Path, metavar="DIR", help=f"a folder of BEIR folders (default: {COLLECTIONS})"
+    )
+    about.add_argument("--without-collections", action="store_true", help="leave them out; their gates fail")
+    about.add_argument(
+        "--pages", type=_count, default=release.PAGES, help="size of the vault for timing, 0 = none (%(default)s)"
+    )
+    _add_quality_options(about, half="reporting")
+    about.add_argument("--out", type=Path, metavar="FILE", help="write the results as JSON")
+    about.add_argument("--json", action="store_true", help="print JSON, and the tables on stderr")
+    about.set_defaults(run=_gates)
+    about = commands.add_parser("calibrate", help="fit and measure confidence on the judged collections")
+    about.add_argument("--judged", type=Path, default=Path("quality"), help="folder of the judged vault (%(default)s)")
+    about.add_argument(
+        "--collections", type=Path, metavar="DIR", help=f"a folder of BEIR folders (default: {COLLECTIONS})"
+    )
+    about.add_argument(
+        "--queries", type=_positive, default=calibrate.QUERIES, help="of each collection and half (%(default)s)"
+    )
+    about.add_argument(
+        "--judged-weight",
+        type=float,
+        default=1.0,
+        help="for how many collections the judged vault counts (%(default)s)",
+    )
+    about.add_argument("--cache", type=Path, metavar="DIR", help="keep indexes and what was gathered in this folder")
+    about.add_argument("--date", metavar="YYYY-MM-DD", help="of the fit, to be told with it")
+    about.add_argument("--json", action="store_true", help="print JSON, and the tables on stderr")
+    about.set_defaults(run=_calibrate)
+    about = commands.add_parser("corrections", help="a vault's recall corrections as judged queries")
+    about.add_argument("vault", type=Path, metavar="VAULT")
+    about.add_argument("--out", type=Path, default=Path(golden.GOLDEN), metavar="FILE", help="(%(default)s)")
+    about.set_defaults(run=_corrections)
+    about = commands.add_parser("storm", help="recall, processor and memory while files change in a storm")
+    about.add_argument("--pages", type=_positive, default=storm.PAGES, help="size of the vault (%(default)s)")
+    about.add_argument("--json", action="store_true", help="print JSON, and the tables on stderr")
+    about.set_defaults(run=_storm)
     return parser
 
 
-def _modes(text: str) -> tuple[quality.Mode, ...]:
+def _add_quality_options(about: argparse.ArgumentParser, *, half: str) -> None:
+    about.add_argument("--half", choices=HALVES, default=half, help="of the judged queries (%(default)s)")
+    about.add_argument(
+        "--queries", type=_count, default=DEFAULT_QUERIES, help="how many by sorted id, 0 = all (%(default)s)"
+    )
+    about.add_argument("--cache", type=Path, metavar="DIR", help="keep the indexes in this folder for the next run")
+
+
+def _systems(text: str) -> tuple[System, ...]:
     wanted = [each.strip() for each in text.split(",")]
-    known = get_args(quality.Mode)
-    if not wanted or any(each not in known for each in wanted):
-        raise argparse.ArgumentTypeError(f"modes are {', '.join(known)}")
-    return tuple(mode for mode in quality.MODES if mode in wanted)
+    if any(each not in SYSTEMS for each in wanted):
+        raise argparse.ArgumentTypeError(f"modes are {', '.join(SYSTEMS)}")
+    return tuple(system for system in SYSTEMS if system in wanted)
 
 
 def _count(text: str) -> int:
@@ -100,13 +172,64 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _quality(options: argparse.Namespace) -> int:
+    asked = quality.Asked(options.modes, options.queries, options.half)
     found = quality.measure(
-        options.place, vault=options.vault, modes=options.modes, queries=options.queries, say=report.say
+        options.place,
+        vault=options.vault,
+        asked=asked,
+        engines=engines.load() if asked.needs_models else engines.NONE,
+        workplace=Workplace(options.cache),
+        say=report.say,
     )
     if options.json:
         print(json.dumps({"machine": report.machine(), **found.to_json()}, indent=2))
     else:
-        print(report.quality_table(found))
+        print(tables.quality_table(found))
+    return EXIT_DONE
+
+
+def _gates(options: argparse.Namespace) -> int:
+    plan = release.Plan(options.judged, _collections(options), options.half, options.queries, options.pages)
+    found = release.measure(plan, engines.load(), Workplace(options.cache), report.say)
+    text = json.dumps(found.to_json(), indent=2, ensure_ascii=False)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(options.out, f"{text}\n".encode())
+    if options.json:
+        print(text)
+    print(tables.release_text(found), file=sys.stderr if options.json else sys.stdout)
+    return EXIT_DONE if found.passed else EXIT_FAILED
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    plan = calibrate.Plan(
+        _folder_of_collections(options.collections), options.judged, options.queries, options.judged_weight
+    )
+    found = calibrate.calibrate(plan, engines.load(), Workplace(options.cache), options.date, report.say)
+    if options.json:
+        print(json.dumps({"machine": report.machine(), **found.to_json()}, indent=2))
+    print(calibrate.calibration_text(found), file=sys.stderr if options.json else sys.stdout)
+    return EXIT_DONE
+
+
+def _collections(options: argparse.Namespace) -> Path | None:
+    if options.without_collections:
+        return None
+    return _folder_of_collections(options.collections)
+
+
+def _folder_of_collections(named: Path | None) -> Path:
+    place = named or os.environ.get(COLLECTIONS)
+    if not place:
+        raise DatasetUnusable(f"say where the collections are: --collections DIR, or {COLLECTIONS}=DIR")
+    if not Path(place).is_dir():
+        raise DatasetUnusable(f"the folder of collections is not there: {place}")
+    return Path(place)
+
+
+def _corrections(options: argparse.Namespace) -> int:
+    count = corrections.write_golden(options.vault, options.out)
+    print(f"{options.out}: {count} corrections; measure them with: wikid bench {options.out} --vault {options.vault}")
     return EXIT_DONE
 
 
@@ -130,6 +253,20 @@ def _scale(sizes: Sequence[int]) -> int:
     found = [each.to_json() for each in scale.measure(sizes, report.say)]
     print(json.dumps({"machine": report.machine(), "vectors": speed.VECTORS, "sizes": found}, indent=2))
     print(report.growth_table(found), file=sys.stderr)
+    return EXIT_DONE
+
+
+def _storm(options: argparse.Namespace) -> int:
+    phases = storm.measure(options.pages, report.say)
+    figures, found = storm.figures(phases), [each.to_json() for each in phases]
+    tables = f"{report.growth_table(found)}\n\n{report.figure_table(figures)}"
+    if options.json:
+        settings = {"pages": options.pages, "seed": speed.SEED, "vectors": speed.VECTORS}
+        about = {"machine": report.machine(), "settings": settings, "phases": found}
+        print(json.dumps({**about, "figures": [each.to_json() for each in figures]}, indent=2))
+        print(tables, file=sys.stderr)
+    else:
+        print(tables)
     return EXIT_DONE
 
 

@@ -21,7 +21,8 @@ from wikid_daemon.index import jvm
 from wikid_daemon.index.analysis import field_analyzer, java_classes
 from wikid_daemon.index.catalog import Catalog
 from wikid_daemon.index.dense import Vectors
-from wikid_daemon.index.lucene import RAM_BUFFER_MB, LexicalChunk, LexicalDocument
+from wikid_daemon.index.lucene import RAM_BUFFER_MB
+from wikid_daemon.index.lucene_document import LexicalChunk, LexicalDocument
 from wikid_daemon.models.location import ModelFolder
 
 BATCH: Final = 8

@@ -21,8 +21,8 @@ import onnxruntime
 import structlog
 
 from wikid_daemon.bench import bare
+from wikid_daemon.bench.engines import model_folder
 from wikid_daemon.bench.generate import VaultGenerator, letters
-from wikid_daemon.bench.quality import model_folder
 from wikid_daemon.bench.sandbox import BenchmarkFailed
 from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog import Catalog
@@ -31,6 +31,7 @@ from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.encoders import Embedder
 from wikid_daemon.index.pages import stored_embedding_text
 from wikid_daemon.index.store import Store
+from wikid_daemon.index.vectors import PassageEncoder
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.models.location import ModelFolder
 from wikid_daemon.vault.state import machine_id
@@ -137,20 +138,29 @@ def embed_bare(given: Given) -> dict[str, Any]:
 
 
 def fill_vectors(given: Given) -> dict[str, Any]:
-    """Give every chunk a stand-in for its vector: the mean of the model's vectors of its telling words.
+    """Give every chunk a stand-in for its vector."""
+    embedder = Embedder.load(_model(), workers=min(2, os.cpu_count() or 1))
+    return {"chunks": fill_catalog(Path(given["catalog"]), embedder, given["pages"], given["seed"])}
+
+
+def fill_catalog(path: Path, encoder: PassageEncoder, pages: int, seed: int) -> int:
+    """Give every chunk of a generated vault that has no vector a stand-in: the mean of the model's vectors of its
+    telling words. How many those were.
 
     Embedding the chunks themselves would take many minutes; these have cosines with queries as real ones do, so recall
     does all its work on them.
     """
-    folder = _model()
-    embedder = Embedder.load(folder, workers=min(2, os.cpu_count() or 1))
-    words = VaultGenerator(given["pages"], given["seed"]).telling_words
-    vector_of = dict(zip(words, embedder.embed_passages(words), strict=True))
-    catalog = Catalog(Path(given["catalog"]))
-    chunks = _without_vector(catalog, folder.identity)
-    catalog.add_vectors(folder.identity, ((each.hash, _mean_vector(each.text, vector_of)) for each in chunks))
-    catalog.close()
-    return {"chunks": len(chunks)}
+    words = VaultGenerator(pages, seed).telling_words
+    catalog = Catalog(path)
+    try:
+        chunks = _without_vector(catalog, encoder.identity)
+        if chunks:
+            made = zip(words, encoder.passages(words), strict=True)
+            vector_of = {word: vector for word, vector in made if not isinstance(vector, Exception)}
+            catalog.add_vectors(encoder.identity, ((each.hash, _mean_vector(each.text, vector_of)) for each in chunks))
+    finally:
+        catalog.close()
+    return len(chunks)
 
 
 def _mean_vector(text: str, vector_of: Mapping[str, Vectors]) -> bytes:

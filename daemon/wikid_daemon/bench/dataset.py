@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
+
+Half = Literal["tuning", "reporting", "all"]
+HALVES: Final[tuple[Half, ...]] = ("tuning", "reporting", "all")
 
 
 class DatasetUnusable(Exception):
@@ -23,7 +28,29 @@ class JudgedQuery:
         return any(grade > 0 for grade in self.grades.values())
 
 
-def chosen(queries: Sequence[JudgedQuery], limit: int) -> list[JudgedQuery]:
-    """The first `limit` queries (0 = all) by sorted id among those with a relevant document."""
+Split = Callable[[Sequence[JudgedQuery]], Sequence[Half]]
+"""Which half each of the judged queries, sorted by id, belongs to."""
+
+
+def by_ordinal(queries: Sequence[JudgedQuery]) -> list[Half]:
+    """Every other query, as the collections' own rule says."""
+    return ["reporting" if place % 2 else "tuning" for place in range(len(queries))]
+
+
+def by_hash(queries: Sequence[JudgedQuery]) -> list[Half]:
+    """By the query's id alone, so that a query stays in its half whatever is added or taken away."""
+    return [half_of(each.id) for each in queries]
+
+
+def half_of(query_id: str) -> Half:
+    return "reporting" if hashlib.sha256(query_id.encode()).digest()[0] % 2 else "tuning"
+
+
+def chosen(
+    queries: Sequence[JudgedQuery], limit: int, half: Half = "all", split: Split = by_ordinal
+) -> list[JudgedQuery]:
+    """The first `limit` queries (0 = all) of a half by sorted id, among those with a relevant document."""
     judged = sorted((each for each in queries if each.is_judged), key=lambda each: each.id)
+    if half != "all":
+        judged = [each for each, where in zip(judged, split(judged), strict=True) if where == half]
     return judged[:limit] if limit else judged

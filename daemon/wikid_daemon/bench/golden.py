@@ -1,7 +1,8 @@
 """Golden files: a person's own questions about a vault of theirs, with the pages that answer them.
 
 One JSON object a line: `{"query": "…", "relevant": {"page id": grade, …}}`; `relevant` may also be a list of page ids,
-each of grade 1. Pages are named by their id as `wikid search` shows it.
+each of grade 1. Pages are named by their id as `wikid search` shows it. `id`, where it is given, decides the half that
+the query belongs to.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ GOLDEN = "golden.jsonl"
 
 
 def read_golden(path: Path) -> list[JudgedQuery]:
-    """The queries, with their line numbers as ids that sort in file order. DatasetUnusable."""
+    """The queries; those without an id have their line number, so that they sort in file order. DatasetUnusable."""
     queries = []
     for number, row in json_rows(path):
         text = row.get("query")
         if not isinstance(text, str):
             raise DatasetUnusable(f"{path.name}, line {number}: query is missing or no text")
-        queries.append(JudgedQuery(f"{number:06d}", text, _grades(row.get("relevant"), path.name, number)))
+        given = row.get("id")
+        query_id = given if isinstance(given, str) else f"{number:06d}"
+        queries.append(JudgedQuery(query_id, text, _grades(row.get("relevant"), path.name, number)))
     return queries
 
 

@@ -15,6 +15,7 @@ import numpy as np
 RESAMPLES: Final = 2_000
 CONFIDENCE: Final = 0.95
 SEED: Final = 20_240_501
+BINS: Final = 10  # of confidence, equally wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class Estimate:
     mean: float
     low: float
     high: float
+
+    def to_json(self) -> dict[str, float]:
+        return {"mean": round(self.mean, 4), "low": round(self.low, 4), "high": round(self.high, 4)}
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, int], depth: int) -> float:
@@ -58,3 +62,15 @@ def bootstrap(values: Sequence[float], *, seed: int = SEED, resamples: int = RES
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Estimate(float(sample.mean()), float(low), float(high))
+
+
+def calibration_error(judged: Sequence[tuple[float, bool]]) -> float | None:
+    """The expected calibration error of (confidence 0–1, relevant?) pairs: how far, on the mean, a bin's share of
+    relevant ones is from its mean confidence. None without a pair."""
+    if not judged:
+        return None
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for confidence, relevant in judged:
+        bins.setdefault(min(int(confidence * BINS), BINS - 1), []).append((confidence, relevant))
+    apart = (abs(sum(confidence - relevant for confidence, relevant in each)) for each in bins.values())
+    return sum(apart) / len(judged)

@@ -1,251 +1,188 @@
-"""How good the ranking is: judged queries asked of an index made for them, per mode.
+"""How good the ranking is: judged queries asked of an index made for them, per system.
 
-First-stage retrieval of one vault is measured, without the confidence floor and the bundles that an answer adds: a page
-that is ranked well counts even where recall would rather say nothing. Nothing is written into a measured vault.
+Pages are ranked, without the confidence floor and the bundles that an answer adds. Nothing is written into a measured
+vault.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from wikid_daemon.bench import beir, golden
-from wikid_daemon.bench.dataset import DatasetUnusable, JudgedQuery, chosen
-from wikid_daemon.bench.metrics import Estimate, bootstrap, ndcg, recall_at_k, reciprocal_rank
-from wikid_daemon.core import query as q
-from wikid_daemon.core import ranking
-from wikid_daemon.index import jvm
-from wikid_daemon.index.encoders import Embedder
-from wikid_daemon.index.store import Store
-from wikid_daemon.indexer import Indexer
-from wikid_daemon.models.failures import ModelUnusable
-from wikid_daemon.models.location import ModelFolder, locate
-from wikid_daemon.retrieval import QueryVector, Question, retrieve
-from wikid_daemon.vault.state import machine_id
-from wikid_daemon.vault.vault import Vault, VaultError, open_vault
-from wikid_protocol.endpoint import folders
+from wikid_daemon.bench.collection import Collection, opened
+from wikid_daemon.bench.dataset import DatasetUnusable, Half, JudgedQuery, chosen
+from wikid_daemon.bench.engines import Engines
+from wikid_daemon.bench.indexing import Indexed, Say, Workplace, indexed
+from wikid_daemon.bench.metrics import Estimate, bootstrap, calibration_error, ndcg, recall_at_k, reciprocal_rank
+from wikid_daemon.bench.rankers import BASELINES, SYSTEMS, Ranker, System, ranker
+from wikid_daemon.bench.serving import percentile
+from wikid_daemon.searching import Models
 
-Mode = Literal["lexical", "hybrid"]
-MODES: Final[tuple[Mode, ...]] = ("lexical", "hybrid")
-DEPTH: Final = ranking.CANDIDATES  # ranks that MRR looks at
-NDCG_AT: Final = 10
+NDCG_AT: Final = (5, 10)
 RECALL_AT: Final = 20
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """A vault to be asked: `document_of` names a page's document where that is not the page id itself."""
-
-    name: str
-    root: Path
-    queries: Sequence[JudgedQuery]
-    document_of: dict[str, str] | None
+JUDGED_PAGES: Final = 5  # of each query, whose confidences are compared with their judgements
+WORDS_ALONE: Final = frozenset({"heuristic", "lexical"})  # what needs no model
 
 
 @dataclass(frozen=True, slots=True)
-class ModeQuality:
-    """One mode's means over the queries. `query_ms` is the median time of one retrieval in process."""
+class SystemQuality:
+    """One system's means over the queries. `query_ms` is the median time of one ranking in process.
 
-    ndcg: Estimate
+    `escalated` is the share of queries that were looked at twice, None for a baseline; `believed` are its (confidence,
+    relevant?) pairs.
+    """
+
+    ndcg5: Estimate
+    ndcg10: Estimate
     mrr: Estimate
     recall: Estimate
     query_ms: float
+    escalated: float | None
+    believed: Sequence[tuple[float, bool]]
+
+    @property
+    def calibration(self) -> float | None:
+        return calibration_error(self.believed)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ndcg_at_5": self.ndcg5.to_json(),
+            "ndcg_at_10": self.ndcg10.to_json(),
+            "mrr": self.mrr.to_json(),
+            f"recall_at_{RECALL_AT}": self.recall.to_json(),
+            "query_ms": round(self.query_ms, 2),
+            "escalated": None if self.escalated is None else round(self.escalated, 4),
+            "calibration_error": None if self.calibration is None else round(self.calibration, 4),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
+    """`half` is the part of the judged queries that was asked, `versions` what the index was made with."""
+
     name: str
     pages: int
     chunks: int
     queries: int
+    half: Half
     index_seconds: float
-    model: str
-    modes: dict[Mode, ModeQuality]
+    versions: Mapping[str, str]
+    systems: Mapping[System, SystemQuality]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        def estimate(value: Estimate) -> dict[str, float]:
-            return {"mean": round(value.mean, 4), "low": round(value.low, 4), "high": round(value.high, 4)}
-
         return {
             "collection": self.name,
             "pages": self.pages,
             "chunks": self.chunks,
             "queries": self.queries,
+            "half": self.half,
             "index_seconds": round(self.index_seconds, 1),
-            "model": self.model,
-            "modes": {
-                mode: {
-                    f"ndcg_at_{NDCG_AT}": estimate(found.ndcg),
-                    "mrr": estimate(found.mrr),
-                    f"recall_at_{RECALL_AT}": estimate(found.recall),
-                    "query_ms": round(found.query_ms, 2),
-                }
-                for mode, found in self.modes.items()
-            },
+            "versions": dict(self.versions),
+            "systems": {name: found.to_json() for name, found in self.systems.items()},
             "notes": list(self.notes),
         }
 
 
-def measure(place: Path, *, vault: Path | None, modes: Sequence[Mode], queries: int, say: Say) -> QualityReport:
-    """Measure the BEIR folder or golden file at `place`; `queries` is how many are asked, 0 = all. DatasetUnusable."""
-    with tempfile.TemporaryDirectory(prefix="wikid-bench-") as folder, _collection(place, vault, Path(folder)) as found:
-        asked = chosen(found.queries, queries)
-        if not asked:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is measured: which systems, and which of the judged queries. `queries` 0 is all of the half."""
+
+    systems: Sequence[System] = SYSTEMS
+    queries: int = 0
+    half: Half = "all"
+
+    @property
+    def needs_models(self) -> bool:
+        return not WORDS_ALONE.issuperset(self.systems)
+
+
+def measure(
+    place: Path, *, vault: Path | None, asked: Asked, engines: Engines, workplace: Workplace, say: Say
+) -> QualityReport:
+    """Measure the BEIR folder or golden file at `place`. DatasetUnusable."""
+    model = engines.identities["embedder"]
+    with opened(place, vault, workplace, model) as collection:
+        queries = chosen(collection.queries, asked.queries, asked.half, collection.split)
+        if not queries:
             raise DatasetUnusable(f"{place}: no query has a relevant document")
-        embedder, notes = _embedder() if "hybrid" in modes else (None, [])
-        if embedder is None:
-            modes = [mode for mode in modes if mode == "lexical"]
-        return _measure(found, asked, embedder, modes, notes, Path(folder) / "state", say)
+        return _measured(collection, queries, asked, engines, say)
 
 
-def _measure(
-    collection: Collection,
-    asked: Sequence[JudgedQuery],
-    embedder: Embedder | None,
-    modes: Sequence[Mode],
-    notes: list[str],
-    state: Path,
-    say: Say,
+def _measured(
+    collection: Collection, queries: Sequence[JudgedQuery], asked: Asked, engines: Engines, say: Say
 ) -> QualityReport:
     started = time.perf_counter()
-    with _indexed(collection.root, state, embedder, say) as store:
+    with indexed(collection.root, collection.state, engines.encoder, say) as vault:
         seconds = time.perf_counter() - started
-        if not store.has_lexical:
-            notes.append(store.java_missing)
-        notes.extend(_unknown_pages(collection, asked, store))
-        found: dict[Mode, ModeQuality] = {}
-        for mode in modes:
-            say(f"asking {len(asked)} queries, {mode}")
-            found[mode] = _ask_all(collection, asked, store, embedder if mode == "hybrid" else None)
-        pages, chunks = store.catalog.counts()
-    model = "" if embedder is None else embedder.identity
-    return QualityReport(collection.name, pages, chunks, len(asked), seconds, model, found, tuple(notes))
+        notes = list(engines.notes) if asked.needs_models else []
+        if not vault.store.has_lexical:
+            notes.append(vault.store.java_missing)
+        notes += _unknown_pages(collection, queries, vault)
+        systems, lacking = rank_all(asked.systems, collection, queries, vault, engines.models, say)
+        pages, chunks = vault.store.catalog.counts()
+        versions = vault.store.versions()
+    return QualityReport(
+        collection.name,
+        pages,
+        chunks,
+        len(queries),
+        asked.half,
+        seconds,
+        versions,
+        systems,
+        (*notes, *lacking),
+    )
 
 
-@contextmanager
-def _collection(place: Path, vault: Path | None, scratch: Path) -> Iterator[Collection]:
-    """The vault and its queries; a BEIR folder becomes a vault below `scratch`."""
-    if not place.exists():
-        raise DatasetUnusable(f"{place} does not exist")
-    file = place / golden.GOLDEN if place.is_dir() else place
-    if place.is_dir() and not file.exists():
-        document_of = beir.write_vault(beir.read_documents(place), scratch / "vault")
-        yield Collection(place.resolve().name, scratch / "vault", beir.read_queries(place), document_of)
-    else:
-        root = vault or file.parent
-        yield Collection(root.resolve().name, root, golden.read_golden(file), None)
+def rank_all(
+    systems: Sequence[System],
+    collection: Collection,
+    queries: Sequence[JudgedQuery],
+    vault: Indexed,
+    models: Models,
+    say: Say,
+) -> tuple[dict[System, SystemQuality], list[str]]:
+    """Each system's quality, and why one has none."""
+    found: dict[System, SystemQuality] = {}
+    lacking: list[str] = []
+    for system in systems:
+        ranks = ranker(system, vault, models)
+        if isinstance(ranks, str):
+            lacking.append(ranks)
+            continue
+        say(f"{collection.name}: asking {len(queries)} queries, {system}")
+        found[system] = _quality(system, collection, queries, ranks)
+    return found, lacking
 
 
-@contextmanager
-def _indexed(root: Path, state: Path, embedder: Embedder | None, say: Say) -> Iterator[Store]:
-    """The vault's index, complete, with its generated tree below `state` whatever vault it is."""
-    indexer = Indexer(_outside(root, state), machine_id(state), lambda: embedder, _ignore, jvm.detach)
-    indexer.start()
-    try:
-        progress = Progress(say)
-        indexer.reindex(
-            everything=False,
-            lexical=True,
-            vectors=embedder is not None,
-            force=False,
-            progress=progress.tell,
-            cancelled=lambda: False,
-        )
-        if indexer.store is None:
-            raise DatasetUnusable(f"{root} could not be indexed: {indexer.state.reason}")
-        yield indexer.store
-    finally:
-        indexer.close()
-
-
-def _outside(root: Path, state: Path) -> Vault:
-    try:
-        vault = open_vault(root, name=None, state_home=state, may_backfill=False)
-    except VaultError as problem:
-        raise DatasetUnusable(str(problem)) from problem
-    return replace(vault, state=state / "index", state_outside="benchmark")
-
-
-def _ignore(_indexer: Indexer) -> None:
-    """Nobody waits for a generation here."""
-
-
-class Progress:
-    """Tells a long step once for every tenth of it."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._last = ("", -1)
-
-    def tell(self, message: str, percentage: float | None) -> None:
-        step = (message, -1 if percentage is None else int(percentage // 10))
-        if step != self._last:
-            self._last = step
-            self._say(message if percentage is None else f"{message} {percentage:.0f} %")
-
-
-def _embedder() -> tuple[Embedder | None, list[str]]:
-    """The model that recall would use, or a note why there is none."""
-    try:
-        folder = model_folder()
-        if folder is None:
-            return None, ["no embedding model has been built (wikid models build): words alone were measured"]
-        return Embedder.load(folder, workers=min(2, os.cpu_count() or 1)), []
-    except ModelUnusable as problem:
-        return None, [f"{problem.reason} Words alone were measured. {problem.hint}"]
-
-
-def model_folder() -> ModelFolder | None:
-    """The built model of this user. ModelUnusable."""
-    return locate(os.environ, folders().cache, None)
-
-
-def _ask_all(
-    collection: Collection, asked: Sequence[JudgedQuery], store: Store, embedder: Embedder | None
-) -> ModeQuality:
-    scores: list[tuple[float, float, float]] = []
+def _quality(system: System, collection: Collection, queries: Sequence[JudgedQuery], ranks: Ranker) -> SystemQuality:
+    scores: list[tuple[float, float, float, float]] = []
     times: list[float] = []
-    for query in asked:
+    escalated = 0
+    believed: list[tuple[float, bool]] = []
+    for query in queries:
         started = time.perf_counter()
-        ranked = _ask(query.text, store, embedder)
+        ranking = ranks(query.text)
         times.append((time.perf_counter() - started) * 1e3)
-        if collection.document_of is not None:
-            ranked = [collection.document_of[page] for page in ranked]
-        grades = query.grades
-        scores.append(
-            (ndcg(ranked, grades, NDCG_AT), reciprocal_rank(ranked, grades), recall_at_k(ranked, grades, RECALL_AT))
-        )
-    gains, ranks, recalls = zip(*scores, strict=True)
-    return ModeQuality(bootstrap(gains), bootstrap(ranks), bootstrap(recalls), sorted(times)[len(times) // 2])
+        documents, grades = collection.documents(ranking.pages), query.grades
+        shallow, deep = (ndcg(documents, grades, depth) for depth in NDCG_AT)
+        rank, recall = reciprocal_rank(documents, grades), recall_at_k(documents, grades, RECALL_AT)
+        scores.append((shallow, deep, rank, recall))
+        escalated += ranking.used == "quality"
+        relevant = [grades.get(each, 0) > 0 for each in documents]
+        believed += zip(ranking.confidences[:JUDGED_PAGES], relevant[:JUDGED_PAGES], strict=False)
+    ndcg5, ndcg10, mrr, recalls = (bootstrap(column) for column in zip(*scores, strict=True))
+    share = None if system in BASELINES else escalated / len(queries)
+    return SystemQuality(ndcg5, ndcg10, mrr, recalls, percentile(times, 50), share, believed)
 
 
-def _ask(query: str, store: Store, embedder: Embedder | None) -> list[str]:
-    """Page ids, best first."""
-    text = q.normalise(query)[: q.MAX_CODE_POINTS]
-    if not q.has_words(text):
-        return []
-    vector = None
-    if embedder is not None:
-        share = ranking.DENSE_SHARE * embedder.familiarity(text)
-        vector = QueryVector(embedder.identity, embedder.embed_query(text), share)
-    candidates, _ = retrieve(store, Question(text, vector), DEPTH)
-    return [each.found.page.page_id for each in candidates]
-
-
-def _unknown_pages(collection: Collection, asked: Sequence[JudgedQuery], store: Store) -> list[str]:
+def _unknown_pages(collection: Collection, queries: Sequence[JudgedQuery], vault: Indexed) -> list[str]:
     """Relevant documents that are not in the vault count as missed; say how many."""
-    known = store.catalog.page_ids()
-    if collection.document_of is not None:
-        known = set(collection.document_of.values())
-    wanted = {each for query in asked for each, grade in query.grades.items() if grade > 0}
+    known = set(collection.documents(sorted(vault.store.catalog.page_ids())))
+    wanted = {each for query in queries for each, grade in query.grades.items() if grade > 0}
     missing = len(wanted - known)
     return [f"{missing} of {len(wanted)} relevant pages are not in the vault"] if missing else []

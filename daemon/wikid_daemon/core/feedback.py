@@ -1,0 +1,205 @@
+"""What reactions to recalled pages come to: for each page a small, bounded, fading adjustment of its rank. Pure.
+
+Reactions are events of the vault's log that hold the hash of a query and never its text (seed A, Feedback; vault format
+§11.24–28, §11.38).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal, get_args
+
+from wikid_daemon.core.dates import instant, normalised
+from wikid_daemon.core.events import EVENTS_PATH, FEEDBACK_KIND, Event
+from wikid_daemon.core.json_text import json_file
+from wikid_daemon.core.names import sort_key
+from wikid_daemon.core.page import Json, KnowledgeDocument
+from wikid_daemon.core.query import normalise
+from wikid_daemon.core.remarks import Remark
+
+Action = Literal["shown", "opened", "cited", "shown_only", "relevant", "irrelevant", "corrected", "conflict_selected"]
+
+SCHEMA: Final = 1
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+THOUSANDTHS: Final[Mapping[Action, int]] = {
+    "shown": 0,
+    "opened": 5,
+    "cited": 10,
+    "shown_only": -5,
+    "relevant": 20,
+    "irrelevant": -20,
+    "corrected": -20,
+    "conflict_selected": 20,
+}
+"""What each action adds to a page's weight, in thousandths: whole numbers have the same sum in every order."""
+
+LIMIT: Final = 20  # thousandths
+HALF_LIFE: Final = timedelta(days=90)
+CORRECTION: Final = "recall-correction"  # the category of an observation that corrects a page
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What became of a page that a recall had shown."""
+
+    page_id: str
+    query_hash: str
+    action: Action
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A person's correction of a page, as the page that holds it tells."""
+
+    corrected: str
+    query_hash: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """How a recall came to show a page: `rank` counts from 1, `models` are identities."""
+
+    query_hash: str
+    mode: str
+    index_version: str
+    models: tuple[str, ...]
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What all reactions to a page came to when the last of them was: `weight` in thousandths, within `LIMIT`."""
+
+    weight: int
+    at: datetime
+    counts: Mapping[str, int]
+
+    def adjustment(self, now: datetime) -> float:
+        """What is left of it, within ±0.02."""
+        age = max(now - self.at, timedelta())
+        return float(self.weight / 1_000 * 0.5 ** (age / HALF_LIFE))
+
+
+def query_hash(text: str) -> str:
+    """SHA-256 in hex of the query as recall reads it."""
+    return hashlib.sha256(normalise(text).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def event_of(vault_id: str, page_id: str, showing: Showing, action: Action) -> dict[str, Json]:
+    """The event of a reaction, as the log takes it."""
+    return {
+        "schema": SCHEMA,
+        "visibility": "internal",
+        "vault_id": vault_id,
+        "page_id": page_id,
+        "query_hash": showing.query_hash,
+        "mode": showing.mode,
+        "index_version": showing.index_version,
+        "models": list(showing.models),
+        "rank": showing.rank,
+        "action": action,
+        "kind": FEEDBACK_KIND,
+    }
+
+
+# -- from events and pages to standings --------------------------------------------------------------------------------
+
+
+def reactions(events: Iterable[Event], vault_id: str) -> list[Reaction]:
+    """The reactions among the events of a vault's log. Those of a later schema, and of a vault with another id whose
+    copy this one may be, are none."""
+    found = (_reaction(event, vault_id) for event in events if event.kind == FEEDBACK_KIND)
+    return [each for each in found if each is not None]
+
+
+def _reaction(event: Event, vault_id: str) -> Reaction | None:
+    details = event.details
+    page_id, hashed, told = details.get("page_id"), details.get("query_hash"), details.get("action")
+    action = next((each for each in ACTIONS if each == told), None)
+    at = normalised(event.timestamp)
+    if details.get("schema") != SCHEMA or details.get("vault_id") != vault_id or at is None:
+        return None
+    if not isinstance(page_id, str) or not isinstance(hashed, str) or action is None:
+        return None
+    return Reaction(page_id, hashed, action, instant(at))
+
+
+def correction_of(document: KnowledgeDocument, vault_id: str) -> Correction | None:
+    """The correction that a page holds, if that is what it is and it is of this vault."""
+    corrected, hashed = document.metadata.get("corrected_page"), document.metadata.get("query_hash")
+    at = document.created or document.updated
+    if document.category != CORRECTION or document.metadata.get("vault_id") != vault_id or at is None:
+        return None
+    if not isinstance(corrected, str) or not isinstance(hashed, str):
+        return None
+    return Correction(corrected, hashed, instant(at))
+
+
+def pending(told: Iterable[Reaction], corrections: Iterable[Correction]) -> list[Reaction]:
+    """The reactions of corrections that were saved while the log could not be written."""
+    left = Counter((each.page_id, each.query_hash) for each in told if each.action == "corrected")
+    found = []
+    for each in sorted(corrections, key=lambda correction: correction.at):
+        if left[each.corrected, each.query_hash] > 0:
+            left[each.corrected, each.query_hash] -= 1
+        else:
+            found.append(Reaction(each.corrected, each.query_hash, "corrected", each.at))
+    return found
+
+
+def standings(told: Iterable[Reaction], known: Container[str]) -> dict[str, Standing]:
+    """Page id → what its reactions came to, in the order of ids; pages that are not `known`, since they were deleted,
+    have none. That a page was shown says nothing of it, nor does it keep alive what was said before."""
+    of_page: defaultdict[str, list[Reaction]] = defaultdict(list)
+    for each in told:
+        if THOUSANDTHS[each.action] and each.page_id in known:
+            of_page[each.page_id].append(each)
+    return {page_id: _standing(of_page[page_id]) for page_id in sorted(of_page, key=sort_key)}
+
+
+def _standing(found: Sequence[Reaction]) -> Standing:
+    total = sum(THOUSANDTHS[each.action] for each in found)
+    counts = Counter(each.action for each in found)
+    return Standing(
+        min(LIMIT, max(-LIMIT, total)),
+        max(each.at for each in found),
+        {action: counts[action] for action in ACTIONS if counts[action]},
+    )
+
+
+def projection(vault_id: str, found: Mapping[str, Standing]) -> bytes:
+    """`meta/recall-feedback.json`: the standings as a file, which says nothing that the events do not."""
+    pages: dict[str, Json] = {
+        page_id: {
+            "weight": each.weight / 1_000,
+            "last": each.at.isoformat(),
+            "actions": dict(each.counts),
+        }
+        for page_id, each in found.items()
+    }
+    return json_file({"schema": SCHEMA, "vault_id": vault_id, "half_life_days": HALF_LIFE.days, "pages": pages})
+
+
+# -- what signals say --------------------------------------------------------------------------------------------------
+
+
+def cites(text: str, page_id: str) -> bool:
+    """Whether the text links to the page, or has its id as a whole word."""
+    name = re.escape(unicodedata.normalize("NFC", page_id))
+    # an id that begins or ends another one is not that page's
+    whole = rf"(?<![\w-])(?<![\w-]/){name}(?:\.md)?(?![\w/-])(?!\.\w)"
+    return re.search(rf"\[\[\s*{name}\s*(?:[|#][^\]\n]*)?\]\]|{whole}", unicodedata.normalize("NFC", text)) is not None
+
+
+def disabled_remark() -> Remark:
+    """What lint says of a log that feedback cannot be taken from."""
+    message = "a line since wikid's first event cannot be read, so no feedback counts until somebody takes note of it"
+    return Remark("warning", "feedback_disabled", EVENTS_PATH, message)
