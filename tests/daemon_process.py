@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from builders import environment, until
+from privacy import leaks
 from wikid_client import Client, DaemonNotRunning, VaultRecord, VaultStatus
 
 WIKID = Path(sys.executable).with_name("wikid")
@@ -52,6 +53,7 @@ class DaemonProcess:
         home.mkdir(parents=True, exist_ok=True)
         self.env = {**environment(home), "WIKID_SOCKET": str(self.endpoint), **more}
         self._process: subprocess.Popen[bytes] | None = None
+        self._roots: list[Path] = []
         self.client = self.connect()
 
     def __enter__(self) -> Self:
@@ -65,9 +67,16 @@ class DaemonProcess:
         self.discard()
 
     def discard(self) -> None:
-        """Drop the connection and the socket's folder."""
+        """Drop the connection and the socket's folder, and see that nothing private was written on the way."""
         self.client.close()
         shutil.rmtree(self._runtime, ignore_errors=True)
+        told = leaks(self.log_text(), self._roots)
+        assert told == [], "the log holds text that is private"
+
+    def log_text(self) -> str:
+        """All that the daemon wrote for people so far: its log files and its output."""
+        files = [self.home / "daemon.out", *self.home.rglob("wikid.log*")]
+        return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
     def connect(self, *, start: bool = False) -> Client:
         return Client(endpoint=self.endpoint, start=start)
@@ -133,6 +142,7 @@ class DaemonProcess:
 
     def add(self, root: Path, name: str | None = None) -> VaultRecord:
         """Register a vault and wait until all of it is searchable."""
+        self._roots.append(root)
         record = self.client.vault_add(str(root), name=name)
         self.client.sync(vault=record.vault_id)
         return record

@@ -13,6 +13,7 @@ import structlog
 
 from wikid_daemon.addressing import writable
 from wikid_daemon.core.events import EventRefused
+from wikid_daemon.core.names import printable
 from wikid_daemon.core.noted import says_the_same
 from wikid_daemon.core.page import Json
 from wikid_daemon.core.slugs import numbered
@@ -43,7 +44,7 @@ class Curating:
         except (EventNotWritten, EventRefused, ReadOnlyVault) as problem:
             log.warning("event_not_written", vault_id=self.vault.vault_id, kind=type(problem).__name__)
             message = "the page was written, but the vault's log could not be"
-            remedy = f"look at {self.vault.meta}"
+            remedy = f"look at {printable(str(self.vault.meta))}"
             return (
                 r.Diagnostic(kind="event_not_written", message=message, remedy=remedy, vault_id=self.vault.vault_id),
             )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -39,11 +39,9 @@ LAST_SECONDS: Final = 1.0  # that the daemon's end may wait for what is still to
 
 log = structlog.get_logger("feedback")
 
-
-class SaveCorrection(Protocol):
-    def __call__(self, vault: Vault, page_id: str, correction: str, query_hash: str) -> str:
-        """Save the observation that corrects the page, and return its page id. Raises as a write does."""
-        ...
+SaveCorrection = Callable[[Vault, str, str, str], str]
+"""Saves the observation that corrects a page of the vault, given the page's id, what is right, and the hash of the
+query that had shown it, and returns the observation's id. Raises as every write does."""
 
 
 class Feedback:
@@ -57,7 +55,6 @@ class Feedback:
         save_correction: SaveCorrection,
         *,
         reranker: Callable[[], str] = lambda: "",
-        shown: ShownPages | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`reranker` gives the identity of the one in use."""
@@ -66,7 +63,7 @@ class Feedback:
         self._standings = standings
         self._save_correction = save_correction
         self._reranker = reranker
-        self._shown = ShownPages() if shown is None else shown
+        self._shown = ShownPages()
         self._now = now
         self._queue: queue.Queue[tuple[Shown, Action] | None] = queue.Queue(QUEUED)
         self._over = threading.Event()
@@ -115,25 +112,18 @@ class Feedback:
         self, session: str, query: str, answer: r.Recall, applied: Sequence[Applied], *, implicit: bool
     ) -> None:
         """Remember what the answer shows to the session and, where it is `implicit`, note it in the background."""
-        about = Showing(query_hash(query), answer.mode_used, "", (), 0)
+        reranker = self._reranker() if answer.mode_used == "quality" else ""
+        about = Showing(query_hash(query), answer.mode_used, "", (reranker,) if reranker else (), 0)
         pages: dict[tuple[Path, str], Shown] = {}
         for item in _items(answer):
             found = _vault_of(item, applied)
             if found is not None:
-                showing = self._showing(about, found.indexer, item.rank)
+                showing = _showing(about, found.indexer, item.rank)
                 shown = Shown(answer.recall_id, found.vault, item.page_id, item.path, showing, implicit)
                 pages.setdefault(shown.key, shown)
         if pages:
             self._shown.add(session, list(pages.values()))
             self._note(pages.values(), "shown")
-
-    def _showing(self, about: Showing, indexer: Indexer, rank: int) -> Showing:
-        versions = {} if indexer.store is None else indexer.store.versions()
-        model = versions.pop("model", "") if about.mode != "lexical" else ""
-        reranker = self._reranker() if about.mode == "quality" else ""
-        index = "/".join(f"{part}-{versions[part]}" for part in ("catalog", "chunker", "lexical") if versions.get(part))
-        models = tuple(each for each in (model, reranker) if each)
-        return replace(about, index_version=index, models=models, rank=rank)
 
     def _note(self, pages: Iterable[Shown], action: Action) -> int:
         """Have these noted, as far as they may be; how many."""
@@ -246,13 +236,20 @@ def _items(answer: r.Recall) -> Iterable[r.Item]:
         yield from (each for each in found if each is not None and not each.missing)
 
 
+def _showing(about: Showing, indexer: Indexer, rank: int) -> Showing:
+    """The same with what the vault's index was made with."""
+    versions = {} if indexer.store is None else indexer.store.versions()
+    model = versions.pop("model", "") if about.mode != "lexical" else ""
+    index = "/".join(f"{part}-{made_with}" for part, made_with in versions.items() if made_with)
+    return replace(about, index_version=index, models=(model, *about.models) if model else about.models, rank=rank)
+
+
 def _vault_of(item: r.Item, applied: Sequence[Applied]) -> Applied | None:
     """The one the item is from: copies of a vault share its id."""
-    place = Path(item.path)
-    for each in applied:
-        if each.vault.vault_id == item.vault_id and place.is_relative_to(each.vault.pages_root):
-            return each
-    return None
+    found = [each for each in applied if each.vault.vault_id == item.vault_id]
+    if len(found) > 1:
+        found = [each for each in found if Path(item.path).is_relative_to(each.vault.pages_root)]
+    return found[0] if found else None
 
 
 def _opened(path: str | None) -> Callable[[Shown], bool]:

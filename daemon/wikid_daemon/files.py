@@ -217,7 +217,7 @@ def create(path: Path, data: bytes) -> None:
 
 def _place(temporary: Path, path: Path) -> None:
     try:
-        os.link(temporary, path, follow_symlinks=False)
+        os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise

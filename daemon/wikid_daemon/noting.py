@@ -89,7 +89,7 @@ class Noting:
                 page = desk.writer.create(f"{noted.FOLDERS['source']}/{params.slug}", data)
             except PageExists as taken:
                 created = False
-                page, changed = self._changed(desk.writer, taken.path, data, params)
+                page, changed = self._changed(desk.writer, taken.path, title, params)
             event = {
                 "slug": params.slug,
                 "title": title,
@@ -107,28 +107,21 @@ class Noting:
             diagnostics=diagnostics,
         )
 
-    def _changed(self, writer: PageWriter, path: str, data: bytes, params: m.RetroParams) -> tuple[PageFile, bool]:
+    def _changed(self, writer: PageWriter, path: str, title: str, params: m.RetroParams) -> tuple[PageFile, bool]:
         """The insight at the path made to say what is new, if that is anything; all else on the page stays."""
         present = writer.read(path)
-        if present is None:
-            raise RequestRefused("hash_conflict", "the page is changing at this moment", hint="ask again")
-        if noted.says_the_same(present.data, data):
+        if present is None or present.document is None or present.document.metadata.get("status") != noted.INSIGHT:
+            raise RequestRefused("invalid_params", "the page of this name is no insight", hint="give another slug")
+        category = one_line(params.category or "")
+        fields = {"title": title, **({"category": category} if category else {})}
+        body = noted.insight_body(title, params.body)
+        if _amended(present.data, fields, body) == present.data:
             return present, False
         if params.hash is None:
             hint = f"to change it, read it and give its hash: {present.hash}"
-            raise RequestRefused("hash_conflict", "another page of this name is there", hint=hint)
-        title, category = one_line(params.title), one_line(params.category or "")
-        fields = {"title": title, **({"category": category} if category else {})}
+            raise RequestRefused("hash_conflict", "another insight of this name is there", hint=hint)
         fields["updated"] = noted.day_of(self._now())
-        body = noted.insight_body(title, params.body)
-
-        def change(before: bytes) -> bytes:
-            try:
-                return amended(before, fields, body)
-            except NotAmendable as problem:
-                raise RequestRefused("invalid_params", str(problem), hint="change the page by hand") from None
-
-        return writer.edit(path, params.hash, change), True
+        return writer.edit(path, params.hash, lambda before: _amended(before, fields, body)), True
 
     def ensure(self, params: m.PageEnsureParams) -> r.EnsuredPage:
         """Make the page of this type and title unless it is there."""
@@ -148,6 +141,13 @@ class Noting:
                 event = {"page_type": params.type, "title": title, "path": page.path, "kind": "ensure_page"}
                 diagnostics = desk.tell(event)
         return r.EnsuredPage(**_place(desk.vault, page), created=created, diagnostics=diagnostics)
+
+
+def _amended(data: bytes, fields: Mapping[str, str], body: str) -> bytes:
+    try:
+        return amended(data, fields, body)
+    except NotAmendable as problem:
+        raise RequestRefused("invalid_params", str(problem), hint="change the page by hand") from None
 
 
 def _line(name: str, text: str, *, may_be_empty: bool = False) -> str:

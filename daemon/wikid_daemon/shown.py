@@ -61,8 +61,9 @@ class ShownPages:
             found = self._sessions.setdefault(session, _Session())
             found.recalls.append(tuple(pages))
             found.turn.append(tuple(pages))
-            current = {each.key for each in _latest(found.turn)}
-            found.noted = {note for note in found.noted if note[1] in current}
+            if found.noted:
+                current = {each.key for each in _latest(found.turn)}
+                found.noted = {note for note in found.noted if note[1] in current}
             self._touch(session, found)
             self._forget()
 

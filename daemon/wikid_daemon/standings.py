@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -18,18 +17,11 @@ import structlog
 
 from wikid_daemon import files
 from wikid_daemon.core.document import parse_page
-from wikid_daemon.core.feedback import (
-    CORRECTION,
-    Correction,
-    Standing,
-    correction_of,
-    pending,
-    projection,
-    reactions,
-    standings,
-)
+from wikid_daemon.core.events import START, Event, scan_events
+from wikid_daemon.core.feedback import CORRECTION, Correction, Standing, Tally, correction_of, projection, reactions
 from wikid_daemon.event_logs import EventLogs
 from wikid_daemon.index.catalog import CatalogError
+from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.threads import Cancelled
 from wikid_daemon.vault.event_log import LOG_NAME
@@ -37,29 +29,33 @@ from wikid_daemon.vault.vault import Vault
 
 PROJECTION: Final = "recall-feedback.json"
 PROJECTION_LIMIT: Final = 1 << 26
+AT_ONCE: Final = 10_000  # names in one question to the catalog
 REST_SECONDS: Final = 2.0  # between two readings of a log, at least
 REST_SHARE: Final = 20.0  # and so many times as long as reading it took
 
 log = structlog.get_logger("feedback")
 
 Stamp = tuple[int, int, int]
+Key = tuple[Path, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """As of the log's `stamp`, None where there was none; not to be read again before `rests_until`."""
+class _Followed:
+    """One vault's log as far as it was read. Who is `busy` with it changes it, anybody may read the last two."""
 
-    stamp: Stamp | None
-    pages: Mapping[str, Standing] = field(default_factory=dict)
-    disabled: bool = False
-    rests_until: float = 0.0
-
-
-_NOTHING: Final = _Known(None)
+    def __init__(self) -> None:
+        self.busy = threading.Lock()
+        self.stamp: Stamp | None = None
+        self.mark = START
+        self.tally = Tally()
+        self.generation = -1
+        self.corrections: Sequence[Correction] = ()
+        self.rests_until = 0.0
+        self.pages: Mapping[str, Standing] = {}
+        self.disabled = False
 
 
 class Standings:
-    """The standings of all open vaults, by their roots: copies of one vault share its id, but not what became of them.
+    """The standings of all open vaults. Copies of one vault share its id, but not what became of them.
 
     Any thread may call.
     """
@@ -68,75 +64,109 @@ class Standings:
         self._indexers = indexers
         self._logs = logs
         self._guard = threading.Lock()
-        self._busy: dict[Path, threading.Lock] = {}
-        self._known: dict[Path, _Known] = {}
+        self._followed: dict[Key, _Followed] = {}
 
     def adjustment(self, vault: Vault, page_id: str, now: datetime) -> float:
         """What feedback adds to the page's multiplier at that time; it waits for nothing."""
-        found = self._known.get(vault.root, _NOTHING).pages.get(page_id)
-        return 0.0 if found is None else found.adjustment(now)
+        followed = self._followed.get(_key(vault))
+        standing = None if followed is None else followed.pages.get(page_id)
+        return 0.0 if standing is None else standing.adjustment(now)
 
     def is_disabled(self, vault: Vault) -> bool:
         """Whether the vault's log cannot be trusted to say all that was fed back."""
-        return self._known.get(vault.root, _NOTHING).disabled
+        followed = self._followed.get(_key(vault))
+        return followed is not None and followed.disabled
 
     def catch_up(self) -> None:
-        """Read the logs that have changed and whose rest is over, and forget vaults that are closed."""
+        """Read what was added to vaults whose rest is over, and forget those that are closed."""
         indexers = [each for each in self._indexers() if each.vault.meta is not None]
-        for root in {*list(self._known)} - {each.vault.root for each in indexers}:
-            self._known.pop(root, None)
+        with self._guard:
+            for gone in self._followed.keys() - {_key(each.vault) for each in indexers}:
+                del self._followed[gone]
         for indexer in indexers:
-            known = self._known.get(indexer.vault.root)
-            if indexer.store is None or (known is not None and time.monotonic() < known.rests_until):
+            followed = self._follow(indexer.vault)
+            store = indexer.store
+            if store is None or time.monotonic() < followed.rests_until:
                 continue
-            if known is None or known.stamp != _stamp(indexer.vault):
-                self.refresh(indexer)
+            is_same = followed.stamp is not None and followed.stamp == _stamp(indexer.vault)
+            # pages come and go, and corrections are pages
+            if not is_same or followed.generation != store.generation:
+                self._read(indexer, followed)
 
     def refresh(self, indexer: Indexer) -> None:
-        """Read the vault's log and corrections now, and write the file where it is another than before."""
-        vault, began = indexer.vault, time.monotonic()
+        """Read what was added to the vault's log, and its corrections, now; and write the file where it changes."""
+        followed = self._follow(indexer.vault)
+        followed.generation = -1
+        self._read(indexer, followed)
+
+    def _follow(self, vault: Vault) -> _Followed:
         with self._guard:
-            busy = self._busy.setdefault(vault.root, threading.Lock())
-        with busy:
+            return self._followed.setdefault(_key(vault), _Followed())
+
+    def _read(self, indexer: Indexer, followed: _Followed) -> None:
+        vault, began = indexer.vault, time.monotonic()
+        with followed.busy:
             stamp = _stamp(vault)
-            stream = self._logs.of(vault).read()
-            indexed = _in_index(indexer)
-            pages: Mapping[str, Standing] = {}
-            if indexed is None:
-                stamp, pages = None, self._known.get(vault.root, _NOTHING).pages
-            elif not stream.malformed_after_wikid:
-                told = reactions(stream.events, vault.vault_id)
-                pages = standings([*told, *pending(told, indexed.corrections)], indexed.page_ids)
-                _write(vault, pages)
-            rest = max(REST_SECONDS, REST_SHARE * (time.monotonic() - began))
-            disabled = stream.malformed_after_wikid
-            self._known[vault.root] = _Known(stamp, {} if disabled else pages, disabled, time.monotonic() + rest)
+            disabled = not self._add(vault, followed, grown=_is_grown(followed.stamp, stamp))
+            followed.stamp, followed.disabled = stamp, disabled
+            if disabled:
+                followed.pages = {}
+            else:
+                try:
+                    followed.pages = _standings(indexer, followed)
+                    _write(vault, followed.pages)
+                except (CatalogError, Cancelled) as problem:  # the vault is being closed, or its index repaired
+                    log.debug("feedback_without_index", error=type(problem).__name__)
+                    followed.stamp = None
+            followed.rests_until = time.monotonic() + max(REST_SECONDS, REST_SHARE * (time.monotonic() - began))
+
+    def _add(self, vault: Vault, followed: _Followed, *, grown: bool) -> bool:
+        """Add what the log has more than before, or all of it where it is another; whether it can be trusted."""
+        lines = self._logs.of(vault).read_behind(followed.mark if grown else START)
+        if lines.start == START:
+            followed.tally = Tally()
+        followed.mark, events = lines.start, list[Event]()
+        for found, behind in scan_events(lines.data, lines.start):
+            followed.mark = behind
+            if isinstance(found, Event):
+                events.append(found)
+        followed.tally.add(reactions(events, vault.vault_id))
+        return not (followed.mark.malformed or (lines.fault is not None and lines.fault.malformed_after_wikid))
 
 
-@dataclass(frozen=True, slots=True)
-class _Indexed:
-    """The ids of the pages there are, and the corrections among them."""
-
-    page_ids: set[str]
-    corrections: Sequence[Correction]
+def _key(vault: Vault) -> Key:
+    return vault.root, vault.vault_id
 
 
-def _in_index(indexer: Indexer) -> _Indexed | None:
-    """None while the index cannot be read: the vault is being closed or opened, or its index repaired."""
-    store, vault = indexer.store, indexer.vault
+def _standings(indexer: Indexer, followed: _Followed) -> Mapping[str, Standing]:
+    """Of the pages there are. CatalogError, Cancelled."""
+    store = indexer.store
     if store is None:
-        return None
-    try:
-        page_ids = store.catalog.page_ids()
-        paths = store.catalog.paths_of_category(CORRECTION)
-        read = list(indexer.reader.pages(paths))
-    except (CatalogError, Cancelled) as problem:
-        log.debug("feedback_without_index", error=type(problem).__name__)
-        return None
+        return followed.pages
+    generation = store.generation
+    if generation != followed.generation:
+        followed.corrections = _corrections(indexer, store)
+        followed.generation = generation
+    wanted = list({*followed.tally.page_ids, *(each.corrected for each in followed.corrections)})
+    known: set[str] = set()
+    for start in range(0, len(wanted), AT_ONCE):
+        known.update(store.catalog.numbers_of(wanted[start : start + AT_ONCE]))
+    return followed.tally.standings(known, followed.corrections)
+
+
+def _corrections(indexer: Indexer, store: Store) -> list[Correction]:
+    vault = indexer.vault
+    read = indexer.reader.pages(store.catalog.paths_of_category(CORRECTION))
     parsed = [parse_page(path, found.data, strict=vault.strict) for path, found in read if not isinstance(found, str)]
-    documents = [each.document for each in parsed if each.document is not None]
-    corrections = [correction_of(each, vault.vault_id) for each in documents]
-    return _Indexed(page_ids, [each for each in corrections if each is not None])
+    found = [correction_of(each.document, vault.vault_id) for each in parsed if each.document is not None]
+    return [each for each in found if each is not None]
+
+
+def _is_grown(before: Stamp | None, now: Stamp | None) -> bool:
+    """Whether more was appended, as far as can be told: one that is as long and changed was written over."""
+    if before is None or now is None or before[2] != now[2]:
+        return False
+    return before == now or before[0] < now[0]
 
 
 def _stamp(vault: Vault) -> Stamp | None:

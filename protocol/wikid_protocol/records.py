@@ -40,6 +40,11 @@ from wikid_protocol.memories import Status as Status
 from wikid_protocol.memories import VaultId as VaultId
 from wikid_protocol.reactions import Judged as Judged
 from wikid_protocol.reactions import Signalled as Signalled
+from wikid_protocol.upkeep import LintFinding as LintFinding
+from wikid_protocol.upkeep import LintReport as LintReport
+from wikid_protocol.upkeep import LintReports as LintReports
+from wikid_protocol.upkeep import MetaRebuild as MetaRebuild
+from wikid_protocol.upkeep import MetaRebuilds as MetaRebuilds
 
 Component = Literal["lexical", "vectors"]
 
@@ -271,69 +276,6 @@ class VerifyReports:
     """One report for each vault."""
 
     vaults: tuple[VerifyReport, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintFinding:
-    """Something worth saying about a vault: a stable `code`, words for a person, and what can be done. A `hint` is no
-    fault, only worth a look. `path` is relative to the pages, but for files that are none, as `meta/registry.json` and
-    `config.json`; `line` and `column` count from 1; `related` are ids of other pages it is about,
-    the first of them where there are many."""
-
-    severity: Literal["error", "warning", "hint"]
-    code: str
-    path: str
-    message: str
-    line: int | None = None
-    column: int | None = None
-    remedy: str = ""
-    related: tuple[PageId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintReport:
-    """What lint says of one vault. `path` is the folder that the findings' paths are relative to. The counts are of all
-    findings, of which `findings` lists the first: errors, warnings, hints, in each by code, path and line."""
-
-    vault_id: VaultId
-    name: str
-    path: str
-    pages: int
-    errors: int
-    warnings: int
-    hints: int
-    findings_by_code: dict[str, int] = field(default_factory=dict)
-    findings: tuple[LintFinding, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintReports:
-    """One report for each vault."""
-
-    vaults: tuple[LintReport, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaRebuild:
-    """A vault's generated files made anew. Where it is not `rebuilt`, one of `findings` is an error and no file was
-    touched. Files that were right already are not among the `written`; `path` is the vault's root."""
-
-    vault_id: VaultId
-    name: str
-    path: str
-    rebuilt: bool
-    pages: int
-    packets_without_page: int = 0
-    written: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    findings: tuple[LintFinding, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaRebuilds:
-    """One for each vault."""
-
-    vaults: tuple[MetaRebuild, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -777,7 +777,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory, model_cache: Path) -> Iterato
 
 
 def test_meaning_finds_what_words_do_not(warm: DaemonProcess) -> None:
-    answer = warm.client.recall("fixing boats in the shipyard", vault="notes", mode="hybrid")
+    answer = warm.client.recall("nautical maintenance ashore", vault="notes", mode="hybrid")
     assert answer.mode_used == "hybrid"
     first = answer.bundles[0]
     assert (first.card or first.evidence[0]).page_id == "boats"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from builders import Clock, page, tree, until, write
+from builders import Clock, page, save_atomically, tree, until, write
 from recalls import Recalls, ids
 from wikid_daemon.core.feedback import Showing, event_of, query_hash
 from wikid_daemon.event_logs import EventLogs
@@ -346,6 +346,30 @@ def test_a_line_that_cannot_be_read_disables_feedback_until_it_is_acknowledged(w
     assert told(world).feedback == "on"
 
 
+def test_what_is_added_to_the_log_is_counted_once(world: World) -> None:
+    for count in (1, 2, 3):
+        world.append(1, "shown_only", timedelta())
+        world.standings.refresh(world.indexer)
+        world.standings.refresh(world.indexer)
+        assert world.projection()[ANNA]["actions"] == {"shown_only": count}
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_log_that_was_written_over_is_counted_anew(world: World, in_place: bool) -> None:
+    place = world.meta / "events.jsonl"
+    world.append(3, "relevant", timedelta())
+    before = place.read_bytes()
+    world.append(1, "cited", timedelta())
+    world.standings.refresh(world.indexer)
+    assert world.projection()[ANNA]["actions"] == {"cited": 1, "relevant": 3}
+    if in_place:
+        place.write_bytes(before)
+    else:
+        save_atomically(world.meta, place.name, (before * 3).decode())
+    world.standings.refresh(world.indexer)
+    assert world.projection()[ANNA]["actions"] == {"relevant": 3 if in_place else 9}
+
+
 def test_a_line_from_before_wikid_changes_nothing(world: World) -> None:
     with (world.meta / "events.jsonl").open("a") as file:
         file.write("{broken\n")
@@ -363,6 +387,18 @@ def test_a_deleted_page_leaves_the_file(world: World) -> None:
     world.indexer.sync(30)
     world.standings.refresh(world.indexer)
     assert set(world.projection()) == {BERT}
+
+
+def test_a_page_that_comes_back_has_its_standing_again(world: World) -> None:
+    world.append(1, "relevant", timedelta())
+    text = (world.wiki / f"{ANNA}.md").read_text()
+    (world.wiki / f"{ANNA}.md").unlink()
+    world.indexer.sync(30)
+    world.standings.refresh(world.indexer)
+    assert world.standings.adjustment(world.vault, ANNA, world.recalls.clock()) == 0
+    world.feedback.start()
+    write(world.wiki, f"{ANNA}.md", text)
+    until(lambda: world.standings.adjustment(world.vault, ANNA, world.recalls.clock()) > 0, "the page's standing")
 
 
 def test_without_any_feedback_there_is_no_file(world: World) -> None:

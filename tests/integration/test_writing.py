@@ -291,3 +291,12 @@ def test_a_page_is_found_by_its_very_id(desk: Desk) -> None:
     assert (found.path, found.document.title) == ("concepts/Cafe\u0301.md", "New")
     assert desk.writer.find("concepts/café") is None
     assert desk.writer.find("nowhere/x") is None
+
+
+def test_folders_are_found_and_used_whatever_the_normal_form_of_their_names(desk: Desk) -> None:
+    write(desk.wiki, "cafe\u0301/a.md", NEW)
+    found = desk.writer.find("café/a")
+    made = desk.writer.create("café/b", NEW)
+    assert found is not None
+    assert (found.path, made.path) == ("cafe\u0301/a.md", "cafe\u0301/b.md")
+    assert desk.pages() == ["cafe\u0301/a.md", "cafe\u0301/b.md"]

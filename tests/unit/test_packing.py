@@ -45,9 +45,7 @@ def test_the_best_is_kept_the_order_holds_and_no_place_stays_empty(found: list[s
 
 
 @given(kinds, st.integers(1, 5))
-def test_a_kind_stands_more_than_twice_only_where_there_is_no_alternative(
-    found: list[str | None], limit: int
-) -> None:
+def test_a_kind_stands_more_than_twice_only_where_there_is_no_alternative(found: list[str | None], limit: int) -> None:
     chosen = diverse(list(range(len(found))), lambda place: found[place], limit)
     shown = [found[place] for place in chosen]
     crowded = any(shown.count(kind) > SAME_KIND for kind in ("concept", "entity"))

@@ -110,3 +110,11 @@ def test_an_excerpt_is_taken_around_the_densest_match() -> None:
 def test_a_query_may_name_a_page_outright(query: str, by: str | None) -> None:
     found = q.identity(q.name(query), "concepts/retry", summary(title="Retry budget", aliases=("RB",)))
     assert (None if found is None else found.by) == by
+
+
+def test_pairs_that_join_a_word_to_grammar_do_not_count_where_others_are_left() -> None:
+    terms = Terms([("煎茶", 0.9), ("茶は", 0.9), ("は何", 0.8), ("お湯", 0.7)])
+    assert set(terms.weights) == {"煎茶"}
+    assert terms.coverage("煎茶の入れ方") == 1.0
+    assert set(Terms([("いつ", 0.5)]).weights) == {"いつ"}
+    assert set(Terms([("größe", 0.5), ("tide", 0.4)]).weights) == {"größe", "tide"}

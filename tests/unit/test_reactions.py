@@ -21,14 +21,14 @@ from wikid_daemon.core.feedback import (
     Correction,
     Reaction,
     Showing,
+    Standing,
+    Tally,
     cites,
     correction_of,
     event_of,
-    pending,
     projection,
     query_hash,
     reactions,
-    standings,
 )
 from wikid_daemon.core.ranking import MULTIPLIER_MAX, MULTIPLIER_MIN, multiplier
 
@@ -44,6 +44,12 @@ ages = st.integers(0, 400).map(lambda days: timedelta(days=days))
 
 def reaction(action: Action, age: timedelta = timedelta(), page_id: str = PAGE, hashed: str = HASH) -> Reaction:
     return Reaction(page_id, hashed, action, NOW - age)
+
+
+def standings(told: Sequence[Reaction], known: set[str], corrections: Sequence[Correction] = ()) -> dict[str, Standing]:
+    tally = Tally()
+    tally.add(told)
+    return tally.standings(known, corrections)
 
 
 def adjustment(told: Sequence[Reaction], after: timedelta = timedelta()) -> float:
@@ -203,13 +209,39 @@ def test_what_does_not_say_so_is_no_correction(changes: dict[str, str]) -> None:
     assert observation(**changes) is None
 
 
-def test_a_correction_without_its_event_counts_all_the_same_and_one_with_it_counts_once() -> None:
-    saved = Correction(PAGE, HASH, NOW)
-    assert pending([], [saved]) == [reaction("corrected")]
-    assert pending([reaction("corrected")], [saved]) == []
-    assert pending([reaction("corrected", hashed="other")], [saved]) == [reaction("corrected")]
-    later = Correction(PAGE, HASH, NOW + timedelta(days=1))
-    assert pending([reaction("corrected")], [later, saved]) == [reaction("corrected", -timedelta(days=1))]
+@pytest.mark.parametrize(
+    ("told", "corrections", "counted"),
+    [
+        ([], 1, 1),
+        ([reaction("corrected")], 1, 1),
+        ([reaction("corrected")], 2, 2),
+        ([reaction("corrected"), reaction("corrected")], 1, 2),
+        ([reaction("corrected", hashed="other")], 1, 2),
+        ([reaction("relevant")], 1, 1),
+    ],
+)
+def test_a_correction_counts_once_with_its_event_and_without(
+    told: list[Reaction], corrections: int, counted: int
+) -> None:
+    saved = [Correction(PAGE, HASH, NOW - timedelta(days=number)) for number in range(corrections)]
+    assert standings(told, {PAGE}, saved)[PAGE].counts["corrected"] == counted
+
+
+def test_what_corrections_add_is_not_added_twice() -> None:
+    tally, saved = Tally(), [Correction(PAGE, HASH, NOW)]
+    tally.add([reaction("relevant", timedelta(days=1))])
+    once = tally.standings({PAGE}, saved)
+    assert tally.standings({PAGE}, saved) == once
+    assert tally.standings(set(), saved) == {}
+
+
+@given(st.lists(st.builds(reaction, actions, ages), max_size=12), st.integers(0, 12))
+def test_reactions_that_come_later_add_up_to_the_same(told: list[Reaction], cut: int) -> None:
+    tally = Tally()
+    tally.add(told[:cut])
+    tally.standings({PAGE})
+    tally.add(told[cut:])
+    assert tally.standings({PAGE}) == standings(told, {PAGE})
 
 
 # -- the file and signals ----------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     about.add_argument(
         "--judged-weight",
         type=float,
-        default=1.0,
+        default=calibrate.JUDGED_WEIGHT,
         help="for how many collections the judged vault counts (%(default)s)",
     )
     about.add_argument("--cache", type=Path, metavar="DIR", help="keep indexes and what was gathered in this folder")

@@ -48,6 +48,7 @@ from wikid_daemon.index.lucene import LUCENE
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 
 COLLECTIONS: Final = ("cranfield", "cacm", "scifact", "xquad-en")
+JUDGED_WEIGHT: Final = 4.0  # as much as the collections together
 QUERIES: Final = 150  # of each collection and half
 FLOORS: Final = (0.3, 0.4, 0.5, 0.6)
 # by the weights' order: what speaks for a page may not count against it, and a low place may not count for it
@@ -74,7 +75,7 @@ class Plan:
     collections: Path
     judged: Path
     queries: int = QUERIES
-    judged_weight: float = 1.0
+    judged_weight: float = JUDGED_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)

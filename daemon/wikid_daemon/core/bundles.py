@@ -8,7 +8,7 @@ from typing import Final
 
 MAX_EVIDENCE: Final = 2  # per card (seed A, Context Packing)
 MAX_CONFLICTS: Final = 4
-SUITABLE_SHARE: Final = 0.5  # of the best confidence in the answer, below which a card does not cover the need
+SUITABLE_SHARE: Final = 0.9  # of the best confidence in the answer, below which a card does not cover the need
 
 Key = tuple[int, int]
 """(vault's place in the answer, page number): a page among several vaults."""

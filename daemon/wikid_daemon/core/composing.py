@@ -1,5 +1,4 @@
-"""Frontmatter and body → the text of a page, in the order that every writer of a vault keeps (vault format §2.4). Pure.
-"""
+"""Frontmatter and body → a page's text, in the order that every writer of a vault keeps (vault format §2.4). Pure."""
 
 from __future__ import annotations
 

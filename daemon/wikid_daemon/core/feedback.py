@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
 from wikid_daemon.core.dates import instant, normalised
@@ -41,6 +41,7 @@ THOUSANDTHS: Final[Mapping[Action, int]] = {
 
 LIMIT: Final = 20  # thousandths
 HALF_LIFE: Final = timedelta(days=90)
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 CORRECTION: Final = "recall-correction"  # the category of an observation that corrects a page
 
 
@@ -143,36 +144,63 @@ def correction_of(document: KnowledgeDocument, vault_id: str) -> Correction | No
     return Correction(corrected, hashed, instant(at))
 
 
-def pending(told: Iterable[Reaction], corrections: Iterable[Correction]) -> list[Reaction]:
-    """The reactions of corrections that were saved while the log could not be written."""
-    left = Counter((each.page_id, each.query_hash) for each in told if each.action == "corrected")
-    found = []
-    for each in sorted(corrections, key=lambda correction: correction.at):
-        if left[each.corrected, each.query_hash] > 0:
-            left[each.corrected, each.query_hash] -= 1
-        else:
-            found.append(Reaction(each.corrected, each.query_hash, "corrected", each.at))
-    return found
+class Tally:
+    """The sum of reactions, page by page: whatever the order they are added in, and one by one as well as at once.
+
+    That a page was shown says nothing of it, nor does it keep alive what was said before.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, _Sum] = {}
+        self._corrected: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def page_ids(self) -> list[str]:
+        return list(self._sums)
+
+    def add(self, told: Iterable[Reaction]) -> None:
+        for each in told:
+            if THOUSANDTHS[each.action]:
+                self._sums.setdefault(each.page_id, _Sum()).add(each)
+            if each.action == "corrected":
+                self._corrected[each.page_id, each.query_hash] += 1
+
+    def standings(self, known: Container[str], corrections: Iterable[Correction] = ()) -> dict[str, Standing]:
+        """Page id → what its reactions came to, in the order of ids; pages that are not `known` have none: they were
+        deleted. Corrections that were saved while the log could not be written count as if they had their events."""
+        sums = {page_id: each for page_id, each in self._sums.items() if page_id in known}
+        for told in self._pending(corrections):
+            if told.page_id in known:
+                sums[told.page_id] = _Sum.of(sums.get(told.page_id))
+                sums[told.page_id].add(told)
+        return {page_id: sums[page_id].standing() for page_id in sorted(sums, key=sort_key)}
+
+    def _pending(self, corrections: Iterable[Correction]) -> Iterator[Reaction]:
+        left = self._corrected.copy()
+        for each in sorted(corrections, key=lambda correction: correction.at):
+            if left[each.corrected, each.query_hash] > 0:
+                left[each.corrected, each.query_hash] -= 1
+            else:
+                yield Reaction(each.corrected, each.query_hash, "corrected", each.at)
 
 
-def standings(told: Iterable[Reaction], known: Container[str]) -> dict[str, Standing]:
-    """Page id → what its reactions came to, in the order of ids; pages that are not `known`, since they were deleted,
-    have none. That a page was shown says nothing of it, nor does it keep alive what was said before."""
-    of_page: defaultdict[str, list[Reaction]] = defaultdict(list)
-    for each in told:
-        if THOUSANDTHS[each.action] and each.page_id in known:
-            of_page[each.page_id].append(each)
-    return {page_id: _standing(of_page[page_id]) for page_id in sorted(of_page, key=sort_key)}
+@dataclass(slots=True)
+class _Sum:
+    counts: Counter[Action] = field(default_factory=Counter)
+    at: datetime = _LONG_AGO
 
+    @classmethod
+    def of(cls, other: _Sum | None) -> _Sum:
+        return cls() if other is None else cls(other.counts.copy(), other.at)
 
-def _standing(found: Sequence[Reaction]) -> Standing:
-    total = sum(THOUSANDTHS[each.action] for each in found)
-    counts = Counter(each.action for each in found)
-    return Standing(
-        min(LIMIT, max(-LIMIT, total)),
-        max(each.at for each in found),
-        {action: counts[action] for action in ACTIONS if counts[action]},
-    )
+    def add(self, told: Reaction) -> None:
+        self.counts[told.action] += 1
+        self.at = max(self.at, told.at)
+
+    def standing(self) -> Standing:
+        total = sum(THOUSANDTHS[action] * number for action, number in self.counts.items())
+        counts: dict[str, int] = {action: self.counts[action] for action in ACTIONS if self.counts[action]}
+        return Standing(min(LIMIT, max(-LIMIT, total)), self.at, counts)
 
 
 def projection(vault_id: str, found: Mapping[str, Standing]) -> bytes:

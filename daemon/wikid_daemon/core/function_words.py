@@ -1,4 +1,4 @@
-"""English words that carry a question, not its subject.
+"""English words, and characters of Chinese and Japanese, that carry a question, not its subject.
 
 BM25 weighs them by itself; in a small vault, where they may be rare, they would make every page look as if it missed
 half of what was asked.
@@ -15,3 +15,7 @@ this those through to too under until up upon us use used using very was we were
 whom whose why will with without would you your yours
 """
 FUNCTION_WORDS: Final = frozenset(_WORDS.split())
+# hiragana write Japanese grammar; the rest are Chinese particles, pronouns and question words
+FUNCTION_CHARACTERS: Final = frozenset(
+    "".join(map(chr, range(0x3041, 0x3097))) + "的了是在有和与或就都也很把被吗呢吧么什怎哪谁几这那其之为會会能可以何"
+)

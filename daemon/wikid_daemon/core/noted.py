@@ -28,6 +28,7 @@ FOLDERS: Final[Mapping[str, str]] = {
 """The folder of each type of page (vault format §2.4)."""
 
 OBSERVED_LONGEST: Final = 60  # of an observation's own part of its slug, in UTF-16 code units
+INSIGHT: Final = "insight"
 UNCATEGORIZED: Final = "uncategorized"
 _OF_THE_MOMENT: Final = ("slug", "created", "updated", "observed_at")
 
@@ -72,7 +73,7 @@ def correction(
 
 def insight(name: str, title: str, body: str, category: str, moment: datetime) -> bytes:
     """What somebody learned, as the source page `name`."""
-    fields: dict[str, Json] = {"type": "source", "title": title, "slug": name, "status": "insight"}
+    fields: dict[str, Json] = {"type": "source", "title": title, "slug": name, "status": INSIGHT}
     if category:
         fields["category"] = category
     return compose(fields | _dates(moment), insight_body(title, body))

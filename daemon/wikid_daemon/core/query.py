@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wikid_daemon.core.function_words import FUNCTION_WORDS
+from wikid_daemon.core.function_words import FUNCTION_CHARACTERS, FUNCTION_WORDS
 from wikid_daemon.core.summary import PageSummary
 
 MAX_CODE_POINTS: Final = 2_000
@@ -52,7 +52,9 @@ class Terms:
     """
 
     def __init__(self, weights: Sequence[tuple[str, float]]) -> None:
-        self.weights = dict(sorted(weights, key=lambda each: -each[1])[:MAX_TERMS])
+        # of a text without spaces terms are pairs of characters, and many of them join a word to grammar
+        telling = [each for each in weights if FUNCTION_CHARACTERS.isdisjoint(each[0])]
+        self.weights = dict(sorted(telling or weights, key=lambda each: -each[1])[:MAX_TERMS])
         self.mass = sum(self.weights.values())
         self._forms = [
             (_form(fold(compatible(word))), weight, word.isascii()) for word, weight in self.weights.items() if word

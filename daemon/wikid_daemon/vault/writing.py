@@ -7,6 +7,7 @@ catalogue, nothing hidden, and nothing outside of the pages' folder (vault forma
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,9 +74,8 @@ class PageWriter:
 
     def find(self, page_id: str) -> PageFile | None:
         """The page with exactly this id, whatever the normal form of its file's name; None where there is none."""
-        path = path_of(page_id)
         with _told():
-            taken = self._taken(path)
+            taken = self._taken(self._place_of(page_id))
         return None if taken is None or self._vault.page_id(taken) != page_id else self.read(taken)
 
     def read(self, path: str) -> PageFile | None:
@@ -108,8 +108,9 @@ class PageWriter:
 
         PageExists, without a change, where its id or one that cannot be told from it is taken.
         """
-        path = path_of(page_id)
         self.prove_writable()
+        with _told():
+            path = self._place_of(page_id)
         document = self._proved(path, data)
         if not is_right(document):
             raise WriteRefused("invalid_params", "a reader of the page would not find in it what it is to say")
@@ -158,6 +159,22 @@ class PageWriter:
         if blocked is not None:
             raise WriteRefused("vault_blocked", blocked.message, "repair its config.json")
 
+    def _place_of(self, page_id: str) -> str:
+        """The path of the page with this id, in the folders that are there whatever the normal form of their names."""
+        *folders, name = path_of(page_id).split("/")
+        place = ""
+        for wanted in folders:
+            is_there = wanted.isascii() or os.path.lexists(inside(self._vault, f"{place}{wanted}"))
+            place += f"{wanted if is_there else self._named(place, wanted)}/"
+        return place + name
+
+    def _named(self, place: str, wanted: str) -> str:
+        try:
+            entries = sorted(os.listdir(inside(self._vault, f"{place}{wanted}").parent))
+        except FileNotFoundError:
+            return wanted
+        return next((each for each in entries if unicodedata.normalize("NFC", each) == wanted), wanted)
+
     def _taken(self, path: str) -> str | None:
         """The path of the entry in the page's folder that has its name or one that counts as the same; None if free."""
         folder, _, name = path.rpartition("/")
@@ -177,9 +194,10 @@ class PageWriter:
         """The folders between the pages' folder, which must be there, and the page."""
         folder = self._vault.pages_root
         for name in path.split("/")[:-1]:
-            folder = folder / name
+            parent, folder = folder, folder / name
             if not folder.is_dir():
                 folder.mkdir(exist_ok=True)
+                files.sync_folder(parent)
 
     def _proved(self, path: str, data: bytes) -> KnowledgeDocument:
         parsed = parse_page(path, data, strict=True)
