@@ -134,11 +134,23 @@ def test_what_contradicts_is_kept_before_what_only_qualifies() -> None:
     assert 8 in keys(grouped([(0, 1)], conflicts={(0, 1): many})[0].conflicts)
 
 
+def ordered(*ranked: int, reliance: Mapping[int, float]) -> list[int | None]:
+    """The cards in order, None for what has none; 12 and above are no cards."""
+    bundles = [Grouped((0, each)) if each < 10 else Grouped(None, [Related((0, each), "")]) for each in ranked]
+    found = cards_first(bundles, lambda each: reliance[(each.card or each.evidence[0].key)[1]])
+    return [None if each.card is None else each.card[1] for each in found]
+
+
 def test_a_suitable_card_stands_before_what_nobody_reviewed() -> None:
-    found = grouped([(0, 12), (0, 1), (0, 2)])
-    reliance = {(0, 1): 0.5, (0, 2): 0.3}
-    ordered = cards_first(found, lambda each: 0.8 if each.card is None else reliance[each.card])
-    assert [each.card for each in ordered] == [(0, 1), None, (0, 2)]
+    assert ordered(12, 1, 2, reliance={12: 0.8, 1: 0.75, 2: 0.3}) == [1, None, 2]
+
+
+def test_a_card_that_is_far_less_likely_to_answer_stays_behind_it() -> None:
+    assert ordered(12, 1, reliance={12: 0.8, 1: 0.5}) == [None, 1]
+
+
+def test_cards_keep_their_order_however_sure_they_are() -> None:
+    assert ordered(1, 12, 2, 3, reliance={1: 0.4, 12: 0.7, 2: 0.8, 3: 0.2}) == [1, 2, None, 3]
 
 
 pages = st.sampled_from(PAGES)

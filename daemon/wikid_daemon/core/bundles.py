@@ -8,7 +8,7 @@ from typing import Final
 
 MAX_EVIDENCE: Final = 2  # per card (seed A, Context Packing)
 MAX_CONFLICTS: Final = 4
-SUITABLE_SHARE: Final = 0.9  # of the best confidence in the answer, below which a card does not cover the need
+SUITABLE_SHARE: Final = 0.9  # of the answer's best confidence; a card below that does not cover the need
 
 Key = tuple[int, int]
 """(vault's place in the answer, page number): a page among several vaults."""
@@ -110,12 +110,18 @@ def group(
 
 
 def cards_first(bundles: Sequence[Grouped], reliance: Callable[[Grouped], float]) -> list[Grouped]:
-    """Bundles with a suitable card before the others, else as they were (seed A, Context Packing).
+    """What nobody reviewed goes behind the last suitable card, else all stays as it was (seed A, Context Packing).
 
-    `reliance` gives a bundle's confidence. A card is suitable unless something else is far more likely to answer.
+    `reliance` gives a bundle's confidence. A card is suitable unless something else is clearly more likely to answer.
     """
     best = max(map(reliance, bundles), default=0.0)
-    return sorted(bundles, key=lambda each: each.card is None or reliance(each) < SUITABLE_SHARE * best)
+    suitable = [
+        i for i, each in enumerate(bundles) if each.card is not None and reliance(each) >= SUITABLE_SHARE * best
+    ]
+    border = suitable[-1] + 1 if suitable else 0
+    before, rest = bundles[:border], bundles[border:]
+    cards = [each for each in before if each.card is not None]
+    return [*cards, *(each for each in before if each.card is None), *rest]
 
 
 def _chosen(found: Sequence[Related], key: Key) -> list[Related]:
