@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from wikid_daemon.core import query as q
-from wikid_daemon.core.bundles import CONFLICT_LABELS, Grouped, Key, Related, cards_first, group
+from wikid_daemon.core.bundles import CONFLICT_LABELS, SUPERSEDES, Grouped, Key, Related, cards_first, group
 from wikid_daemon.core.dates import freshness
 from wikid_daemon.core.names import printable
 from wikid_daemon.core.packing import AUTOMATIC_BUDGET, EXCERPT_BUDGET, diverse, fit
@@ -23,6 +23,7 @@ from wikid_daemon.retrieval import Question
 from wikid_protocol import records as r
 
 LONGEST_TITLE: Final = 300  # code points shown; what a page calls its title may be a whole paragraph
+MAX_BROUGHT: Final = 2  # cards that one piece of evidence may bring
 INLINED: Final = ("skill", "case")  # vault format §8
 
 # what a client that writes for a model adds, at most (client: layout/context): a test holds the two together
@@ -67,9 +68,10 @@ class Assembly:
         self._policy = policy
         self._gone: set[Key] = set()
         self._relations = Relations()
-        for place, vault in enumerate(searched if related else ()):
-            mine = {number: page for (where, number), page in self._pages.items() if where == place}
-            relate(self._relations, place, vault.store.catalog, mine)
+        self._cards: dict[Key, list[Related]] = {}
+        if related:
+            self._relate(self._pages.keys())
+            self._bring_cards()
 
     def assemble(self) -> tuple[tuple[r.Bundle, ...], tuple[tuple[str, str], ...]]:
         """The bundles, and the pairs of page ids on which several decisions stand."""
@@ -82,6 +84,32 @@ class Assembly:
             bundles = fit(bundles, _cost, _trimmed, AUTOMATIC_BUDGET - ANSWER_OVERHEAD)
         return tuple(bundles), self._undecided(grouped)
 
+    def _relate(self, keys: Collection[Key]) -> None:
+        for place, vault in enumerate(self._searched):
+            mine = {number: self._pages[place, number] for where, number in keys if where == place}
+            relate(self._relations, place, vault.store.catalog, mine)
+
+    def _bring_cards(self) -> None:
+        """Of evidence that was retrieved without its card, the reviewed cards that it supports, with what disputes
+        them: a conclusion is worth more than the note it came from, but not without its doubts."""
+        wanted = {
+            key: [each for each in found if each.key not in self._ranked][:MAX_BROUGHT]
+            for key, found in ((key, self._relations.cards.get(key, {})) for key in self._ranked)
+            if not self._is_card(key)
+        }
+        brought = {each.key for found in wanted.values() for each in found}
+        self._load(brought)
+        cards = [key for key in brought if key in self._pages and self._may_lead(key)]
+        self._relate(cards)
+        current = {
+            key for key in cards if all(each.label != SUPERSEDES for each in self._relations.conflicts.get(key, {}))
+        }
+        self._cards = {key: [each for each in found if each.key in current] for key, found in wanted.items()}
+
+    def _may_lead(self, key: Key) -> bool:
+        summary = self._pages[key].summary
+        return summary.role == "canonical" and summary.status != "deprecated" and self._question.admits(summary)
+
     # -- which bundles -------------------------------------------------------------------------------------------------
 
     def _grouped(self) -> list[Grouped]:
@@ -92,6 +120,7 @@ class Assembly:
             evidence_of={key: list(found) for key, found in relations.evidence.items()},
             conflicts_of={key: list(found) for key, found in relations.conflicts.items()},
             linked=relations.linked,
+            cards_of=self._cards,
         )
 
     def _chosen(self, grouped: Sequence[Grouped]) -> list[Grouped]:
@@ -161,7 +190,7 @@ class Assembly:
         decisions = [self._relations.settled.get(frozenset((seed, each.key))) for each in conflicts]
         decided = next((each for each in decisions if each is not None), None)
         return r.Bundle(
-            card=None if grouped.card is None else self._item(grouped.card, rank),
+            card=None if grouped.card is None else self._item(grouped.card, rank, grouped.admitted),
             evidence=tuple(
                 self._item(each.key, rank, None if grouped.card is None else each) for each in grouped.evidence
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wikid_daemon.core.bundles import CONFLICT_LABELS, CONTRADICTS, EVIDENCE_LABELS, Key, Related
+from wikid_daemon.core.bundles import CARD_LABELS, CONFLICT_LABELS, CONTRADICTS, EVIDENCE_LABELS, Key, Related
 from wikid_daemon.core.page import Resolution
 from wikid_daemon.core.resolutions import RESOLVES, live
 from wikid_daemon.index.catalog_reading import CatalogReader
@@ -32,6 +32,7 @@ class Relations:
 
     evidence: dict[Key, dict[Related, None]] = field(default_factory=dict)
     conflicts: dict[Key, dict[Related, None]] = field(default_factory=dict)
+    cards: dict[Key, dict[Related, None]] = field(default_factory=dict)
     links: set[tuple[Key, Key]] = field(default_factory=set)
     settled: dict[Pair, Decision] = field(default_factory=dict)
     open: set[Pair] = field(default_factory=set)
@@ -58,7 +59,11 @@ def relate(relations: Relations, place: int, catalog: CatalogReader, pages: Mapp
         hops += [(link.target, link, link.source, target, True), (id_of[link.source], link, target, link.source, False)]
     # what was not retrieved stands in the order of its page id (seed A, first-release limits)
     for _, link, seed, far, leaves in sorted(hops, key=lambda each: each[0]):
-        for labels, into in ((EVIDENCE_LABELS, relations.evidence), (CONFLICT_LABELS, relations.conflicts)):
+        for labels, into in (
+            (EVIDENCE_LABELS, relations.evidence),
+            (CONFLICT_LABELS, relations.conflicts),
+            (CARD_LABELS, relations.cards),
+        ):
             label = labels.get((link.relation or "", leaves))
             if label is not None and seed in pages:
                 into.setdefault((place, seed), {})[Related((place, far), label, link.scope)] = None

@@ -173,3 +173,53 @@ def test_generic_and_related_links_add_nothing(recalls: Recalls) -> None:
         concepts__b=page("Nothing of it either.", title="B"),
     )
     assert {item.page_id for item in items(recalls.ask("raku kiln lid", KILN))} == {"concepts/seed"}
+
+
+def log_of(target: str, relation: str = "supports") -> str:
+    """A source that holds the words, about a card that does not."""
+    return page(
+        f"Anagama flame marks come from wood ash. [it](/{target}.md)",
+        type="source",
+        title="Firing log",
+        relations=f"[{{target: {target}, type: {relation}}}]",
+    )
+
+
+def test_evidence_brings_the_card_that_it_supports_with_what_disputes_that(recalls: Recalls) -> None:
+    disputed = "[{target: concepts/denial, type: contradicts}]"
+    claim = page("Fly it hot. [no](/concepts/denial.md)", title="Claim", relations=disputed)
+    recalls.wiki(
+        "kiln",
+        sources__entry=log_of("concepts/claim"),
+        concepts__claim=claim,
+        concepts__denial=page("No.", title="Denial"),
+    )
+    bundle = recalls.ask("anagama flame marks wood ash", KILN).bundles[0]
+    assert bundle.card is not None
+    assert (bundle.card.page_id, bundle.card.relation) == ("concepts/claim", "supported by the evidence")
+    assert [each.page_id for each in bundle.evidence] == ["sources/entry"]
+    assert [(each.page_id, each.relation) for each in bundle.conflicts] == [("concepts/denial", "contradicts")]
+
+
+@pytest.mark.parametrize(
+    ("relation", "fields"),
+    [("related_to", {}), ("supports", {"status": "deprecated"}), ("supports", {"type": "source"})],
+)
+def test_evidence_brings_nothing_that_may_not_lead(recalls: Recalls, relation: str, fields: dict[str, str]) -> None:
+    claim = page("Fly it hot.", title="Claim", **fields)
+    recalls.wiki("kiln", sources__entry=log_of("concepts/claim", relation), concepts__claim=claim)
+    bundle = recalls.ask("anagama flame marks wood ash", KILN).bundles[0]
+    assert (bundle.card, [each.page_id for each in bundle.evidence]) == (None, ["sources/entry"])
+
+
+def test_evidence_brings_no_superseded_card(recalls: Recalls) -> None:
+    later = page(
+        "Hotter. [old](/concepts/claim.md)", title="Later", relations="[{target: concepts/claim, type: supersedes}]"
+    )
+    recalls.wiki(
+        "kiln",
+        sources__entry=log_of("concepts/claim"),
+        concepts__claim=page("Fly it hot.", title="Claim"),
+        concepts__later=later,
+    )
+    assert recalls.ask("anagama flame marks wood ash", KILN).bundles[0].card is None

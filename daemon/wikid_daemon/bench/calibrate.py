@@ -48,7 +48,7 @@ from wikid_daemon.index.lucene import LUCENE
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 
 COLLECTIONS: Final = ("cranfield", "cacm", "scifact", "xquad-en")
-JUDGED_WEIGHT: Final = 4.0  # as much as the collections together
+JUDGED_WEIGHT: Final = 2.0  # with more of it the error over all judged queries passes .08
 QUERIES: Final = 150  # of each collection and half
 FLOORS: Final = (0.3, 0.4, 0.5, 0.6)
 # by the weights' order: what speaks for a page may not count against it, and a low place may not count for it

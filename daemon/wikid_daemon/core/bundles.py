@@ -14,6 +14,9 @@ Key = tuple[int, int]
 """(vault's place in the answer, page number): a page among several vaults."""
 
 
+NO_CARDS: Final[Mapping[Key, Sequence[Related]]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Related:
     """A page one typed hop away. `label` is the relation's type as seen from the other end of the hop."""
@@ -25,10 +28,12 @@ class Related:
 
 @dataclass(slots=True)
 class Grouped:
-    """One bundle in the making; where there is no card the evidence is unpromoted."""
+    """One bundle in the making; where there is no card the evidence is unpromoted. `admitted` says how a card came in
+    that was not retrieved."""
 
     card: Key | None = None
     evidence: list[Related] = field(default_factory=list)
+    admitted: Related | None = None
     conflicts: list[Related] = field(default_factory=list)
 
 
@@ -38,6 +43,11 @@ SUPERSEDED: Final = "superseded by the card"
 
 # what the other page is to the seed, by (relation, is the seed its source?); the rest adds nothing
 EVIDENCE_LABELS: Final = {("supports", False): "supports", ("derived_from", True): "derived from"}
+# what a card is to the evidence that was retrieved without it
+CARD_LABELS: Final = {
+    ("supports", True): "supported by the evidence",
+    ("derived_from", False): "derived from the evidence",
+}
 CONFLICT_LABELS: Final = {
     ("contradicts", True): CONTRADICTS,
     ("contradicts", False): CONTRADICTS,
@@ -57,12 +67,13 @@ def group(
     evidence_of: Mapping[Key, Sequence[Related]],
     conflicts_of: Mapping[Key, Sequence[Related]],
     linked: Callable[[Key, Key], bool],
+    cards_of: Mapping[Key, Sequence[Related]] = NO_CARDS,
 ) -> list[Grouped]:
     """Bundles in rank order; no page stands in two of them as card or evidence.
 
     Typed evidence comes first and may be a page that was not retrieved; untyped links only attach pages that were. A
-    retrieved evidence page brings the retrieved card it belongs to in front of it, and a superseded card the retrieved
-    one that holds now.
+    retrieved evidence page brings the retrieved card it belongs to in front of it, or else one of `cards_of`, the cards
+    one typed hop away; and a superseded card brings the retrieved one that holds now.
     """
     place = {key: rank for rank, key in enumerate(ranked)}
     used: set[Key] = set()
@@ -71,12 +82,16 @@ def group(
         if key in used:
             continue
         history: list[Key] = []
+        admitted: Related | None = None
         card: Key | None
         if is_card(key):
             *history, card = _line(key, place, used, is_card, conflicts_of)
         else:
             card = _card_of(key, ranked, used, is_card, evidence_of, linked)
-        bundle = Grouped(card)
+            if card is None:
+                admitted = next((each for each in cards_of.get(key, ()) if each.key not in used), None)
+                card = None if admitted is None else admitted.key
+        bundle = Grouped(card, admitted=admitted)
         used.add(key)
         if card is None:
             bundle.evidence.append(Related(key, ""))

@@ -4,7 +4,7 @@ confidence). A logistic model over what retrieval says of the page, one row of w
 The rows were fitted by `wikid bench calibrate` on the tuning halves of Cranfield, CACM, SciFact, XQuAD-en and the
 judged vault: the five best pages of every query, against the five best for as many queries that belong elsewhere
 (other collections' queries; for the judged vault also small talk, stack traces, code). The judged vault, which alone is
-like what people have and the only one judged to the end, counts as much as the four collections together.
+like what people have and the only one judged to the end, counts twice.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ FITTED_ON: Final[Mapping[str, str]] = {
     "reranker": "late-interaction:all-minilm-l6-v2@d0e9d4020e8b-721565df",
     "chunker": "2",
     "lexical": "lucene-9.9/1",
-    "judged_weight": "4",
+    "judged_weight": "2",
     "date": "2026-12-01",
 }
 ROWS: Final[Mapping[tuple[str, Evidence], Weights]] = {
-    (CALIBRATED, "lexical"): Weights(-5.6, coverage=5.6, terms=2.39, margin=1.22, rank=-0.57),
-    (CALIBRATED, "dense"): Weights(-5.03, cosine=8.12, margin=4.24, rank=-0.4),
-    (CALIBRATED, "hybrid"): Weights(-7.13, coverage=2.59, cosine=5.65, terms=2.63, margin=4.05, rank=-0.42),
-    (CALIBRATED, "quality"): Weights(-4.49, 2.03, 5.22, terms=0.04, margin=4.01, rank=-0.57, rerank=1.02),
+    (CALIBRATED, "lexical"): Weights(-4.2, coverage=5.2, terms=0.95, margin=1.39, rank=-0.53),
+    (CALIBRATED, "dense"): Weights(-5.08, cosine=7.81, margin=3.83, rank=-0.4),
+    (CALIBRATED, "hybrid"): Weights(-6.71, coverage=2.42, cosine=5.39, terms=2.2, margin=3.73, rank=-0.41),
+    (CALIBRATED, "quality"): Weights(-4.54, coverage=2.06, cosine=4.77, margin=3.5, rank=-0.53, rerank=1.17),
 }
 # of the calibrated embedder, the mean over those collections: another one's cosines are moved onto its scale
 REFERENCE: Final = Background(mean=0.15, deviation=0.121)
