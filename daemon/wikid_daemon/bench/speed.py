@@ -170,7 +170,7 @@ def _serving(ground: Ground, queries: Sequence[str], engines: dict[str, Any], sa
         figures.append(Figure("resident memory, model warm" if model else "resident memory, no model", rss, "MB", 600))
         say(f"{COMMANDS} runs of the command")
         commands = serving.command_times(place, root, queries[:COMMANDS])
-        figures.append(Figure("wikid recall, whole process, p50", percentile(commands, 50), "ms", 150))
+        figures.append(Figure("wikid recall, hybrid, whole process, p50", percentile(commands, 50), "ms", 150))
         figures += _saves(ground, running, say, model=model)
     return figures
 
