@@ -112,6 +112,8 @@ class CatalogReader:
 
     def pages(self, numbers: Sequence[int]) -> dict[int, StoredPage]:
         """The served pages with these numbers."""
+        if not numbers:
+            return {}
         marks = ",".join("?" * len(numbers))
         rows = self._reader().execute(
             f"SELECT {_PAGE_COLUMNS} FROM pages WHERE page IN ({marks}) AND summary IS NOT NULL", tuple(numbers)
@@ -136,6 +138,8 @@ class CatalogReader:
         return [page for (page,) in rows]
 
     def chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
+        if not numbers:
+            return {}
         marks = ",".join("?" * len(numbers))
         rows = self._reader().execute(
             f"SELECT chunk, page, ordinal, line, heading, text, hash FROM chunks WHERE chunk IN ({marks})",
@@ -209,6 +213,8 @@ class CatalogReader:
 
     def relations_from(self, pages: Sequence[int]) -> list[StoredLink]:
         """The typed relations of these pages."""
+        if not pages:
+            return []
         marks = ",".join("?" * len(pages))
         rows = self._reader().execute(
             f"SELECT source, target, relation, scope FROM links WHERE source IN ({marks}) AND relation IS NOT NULL",
@@ -218,6 +224,8 @@ class CatalogReader:
 
     def links_among(self, pages: Mapping[str, int]) -> list[tuple[int, int]]:
         """The (source, target) numbers of the untyped links between these pages, given as id → number."""
+        if not pages:
+            return []
         ids, numbers = ",".join("?" * len(pages)), ",".join("?" * len(pages))
         rows = self._reader().execute(
             f"SELECT source, target FROM links WHERE target IN ({ids}) AND source IN ({numbers}) AND relation IS NULL",
@@ -227,6 +235,8 @@ class CatalogReader:
 
     def relations_to(self, page_ids: Sequence[str]) -> list[StoredLink]:
         """The typed relations that point at these pages."""
+        if not page_ids:
+            return []
         marks = ",".join("?" * len(page_ids))
         rows = self._reader().execute(
             f"SELECT source, target, relation, scope FROM links WHERE target IN ({marks}) AND relation IS NOT NULL",
@@ -236,6 +246,8 @@ class CatalogReader:
 
     def numbers_of(self, page_ids: Sequence[str]) -> dict[str, int]:
         """Page id → number, for the served ones."""
+        if not page_ids:
+            return {}
         marks = ",".join("?" * len(page_ids))
         rows = self._reader().execute(
             f"SELECT page_id, page FROM pages WHERE page_id IN ({marks}) AND summary IS NOT NULL", tuple(page_ids)
@@ -244,6 +256,8 @@ class CatalogReader:
 
     def ids_of(self, numbers: Sequence[int]) -> dict[int, str]:
         """Number → page id, for the served ones."""
+        if not numbers:
+            return {}
         marks = ",".join("?" * len(numbers))
         rows = self._reader().execute(
             f"SELECT page, page_id FROM pages WHERE page IN ({marks}) AND summary IS NOT NULL", tuple(numbers)
