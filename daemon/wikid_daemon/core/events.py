@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from wikid_daemon.core.dates import normalised
+from wikid_daemon.core.nesting import is_too_deep
 from wikid_daemon.core.page import Finding, Json
 
 EVENTS_PATH: Final = "meta/events.jsonl"
@@ -151,7 +152,10 @@ def _is_torn(data: bytes, at: int) -> bool:
 
 def _event(raw: bytes, number: int) -> Event | Finding:
     try:
-        value = json.loads(raw.decode("utf-8", "replace"), parse_int=_number, parse_constant=_no_constant)
+        text = raw.decode("utf-8", "replace")
+        if is_too_deep(text):
+            return _finding("event_invalid_json", "the line nests too deep", number)
+        value = json.loads(text, parse_int=_number, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return _finding("event_invalid_json", "the line is not JSON", number)
     if not isinstance(value, dict):

@@ -11,6 +11,7 @@ import orjson
 
 from wikid_daemon import files
 from wikid_daemon.core import frontmatter
+from wikid_daemon.core.nesting import is_too_deep
 from wikid_daemon.core.page import Finding
 
 OKF = "okf-0.2"
@@ -159,6 +160,8 @@ def with_vault_id(data: bytes, vault_id: str) -> bytes:
     """The same JSON text with one more key. Raises BackfillRefused when that cannot be done by inserting text."""
     try:
         text = data.decode("utf-8")
+        if is_too_deep(text):
+            raise ValueError("it nests too deep")
         values = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise BackfillRefused("config.json is not plain JSON") from error
