@@ -18,6 +18,7 @@ from wikid_daemon.indexer import Indexer
 from wikid_daemon.vault.canary import ProvenWatcher
 from wikid_daemon.vault.state import machine_id, owner_of
 from wikid_daemon.vault.vault import open_vault
+from wikid_daemon.vault.watcher import EVERYTHING
 
 QUERIES = ("retry budget", "outbox pattern", "postgresql", "tokafter")
 CATALOG = "current/catalog.sqlite"
@@ -141,6 +142,7 @@ def test_a_vault_that_is_moved_away_is_not_made_again_in_its_old_place(
     write(root, ".llm-wiki/wiki/concepts/after.md", page("tokafter", title="After"))
     indexer.sync(SETTLE_SECONDS)  # what Lucene has not made lasting yet must not be made so in the old place
     away = root.rename(tmp_path / "away")
+    indexer.notice({EVERYTHING})  # no event tells it; the next scan would
     until(lambda: indexer.state.state == "unavailable", "the folder being missed")
     indexer.wake()
     until(lambda: found(indexer, "tokafter"), "an answer meanwhile")
