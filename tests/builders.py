@@ -21,7 +21,7 @@ from wikid_daemon.settings_files import Effective, SettingsFiles
 Vector = NDArray[np.float32]
 T = TypeVar("T")
 
-HANG_GUARD_SECONDS = 30.0
+HANG_GUARD_SECONDS = 90.0  # longer than a minute, after which the scan finds what no event told
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
 
