@@ -63,7 +63,7 @@ def test_whole_lines_before_one_too_large_are_still_read() -> None:
 @pytest.mark.parametrize("head", [b"\x16\x03\x01\x02\x00", b"hello", b"\xff\xfe{", b" {"])
 def test_a_connection_that_begins_as_nothing_known_is_refused(head: bytes) -> None:
     with pytest.raises(RequestRefused) as refused:
-        choose_framing(head, 100)
+        choose_framing(head)
     assert refused.value.kind == "parse_error"
 
 
