@@ -7,6 +7,8 @@
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
 
+# where the environment forbids it, every start of a daemon would compile all of it anew
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHON COLLECTIONS
 
 help: ## this list
@@ -24,10 +26,11 @@ test: lint ## every check: lint, then the tests
 test-second: ## the tests on a second minor version of Python, where there is one
 	@scripts/test-second
 
-lint: setup ## ruff, mypy --strict and the import rules
+lint: setup ## ruff, mypy --strict (for Windows too) and the import rules
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 protocol client daemon
 	@$(BIN)/lint-imports
 
 bench: setup ## how fast: recall and indexing on this machine

@@ -170,14 +170,14 @@ def _mean_vector(text: str, vector_of: Mapping[str, Vectors]) -> bytes:
 
 
 def engines(given: Given) -> dict[str, Any]:
-    """The engines alone on the queries, warm, `LIMIT` results with their ids read: milliseconds a query.
+    """The engines alone on the queries, warmed by others, `LIMIT` results with their ids read: milliseconds a query.
 
     A hybrid question needs all three, so they take turns on it, as they do in the daemon: each finds the caches as the
     other left them.
     """
-    queries = given["queries"]
+    warm_up, queries = given["warm_up"], given["queries"]
     store = Store(Path(given["catalog"]).parent)
-    found = {"lexical": _each(queries, lambda text: store.lexical(text, LIMIT))}
+    found = {"lexical": _each(warm_up, queries, lambda text: store.lexical(text, LIMIT))}
     if given["hybrid"]:
         folder = _model()
         options, disabled = bare.wikid_options(threads=1)
@@ -190,13 +190,13 @@ def engines(given: Given) -> dict[str, Any]:
             store.lexical(text, LIMIT)
             dense.search(encoder.embed_query(text), LIMIT)
 
-        found["hybrid"] = _each(queries, ask)
+        found["hybrid"] = _each(warm_up, queries, ask)
     store.close()
     return found
 
 
-def _each(queries: list[str], ask: Callable[[str], object]) -> dict[str, float]:
-    for text in queries:
+def _each(warm_up: list[str], queries: list[str], ask: Callable[[str], object]) -> dict[str, float]:
+    for text in warm_up:
         ask(text)
     times = []
     with clock() as spent:

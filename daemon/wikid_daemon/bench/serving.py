@@ -45,7 +45,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def await_ready(client: Client, *, with_vectors: bool) -> None:
-    """Wait until the vault is indexed and, if asked, the model is warm and every chunk has its vector."""
+    """Wait until the vault is indexed and, if asked, the models are warm and every chunk has its vector."""
 
     def is_ready() -> bool:
         status = client.status()
@@ -53,7 +53,8 @@ def await_ready(client: Client, *, with_vectors: bool) -> None:
             return False
         if not with_vectors:
             return True
-        warm = any(each.state == "ready" for each in status.models)
+        states = {each.state for each in status.models}
+        warm = "ready" in states and "loading" not in states
         return warm and all(each.embedded == each.chunks for each in status.vaults)
 
     _await(is_ready, "the daemon to be ready", seconds=READY_SECONDS, poll=0.1)

