@@ -8,20 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from wikid_daemon import log, systemd
+from wikid_daemon.calls import Face
 from wikid_daemon.configuration import Configuration
 from wikid_daemon.correcting import Corrections
+from wikid_daemon.doctor import Doctor
 from wikid_daemon.event_calls import EventCalls
 from wikid_daemon.event_logs import EventLogs
 from wikid_daemon.feedback import Feedback
 from wikid_daemon.handlers import Handlers
-from wikid_daemon.index import jvm
+from wikid_daemon.index import jvm, jvm_archive
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.instance import Instance
 from wikid_daemon.linting import Linting
+from wikid_daemon.metrics import Meter
+from wikid_daemon.model_calls import ModelCalls
+from wikid_daemon.monitoring import Monitoring, Openings
 from wikid_daemon.noting import Noting
 from wikid_daemon.rebuilding import Rebuilding
 from wikid_daemon.recall import Recaller
@@ -30,6 +36,7 @@ from wikid_daemon.searching import Models
 from wikid_daemon.server import Server
 from wikid_daemon.settings_files import SettingsFiles
 from wikid_daemon.standings import Standings
+from wikid_daemon.subscriptions import Subscriptions, VaultLook
 from wikid_daemon.vault.registry import Registry
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Vaults
@@ -37,6 +44,9 @@ from wikid_daemon.warm import WarmEmbedder
 from wikid_daemon.warm_reranker import WarmReranker
 from wikid_protocol import __version__
 from wikid_protocol.endpoint import Folders
+
+LOG_VARIABLE: Final = "WIKID_LOG"
+ARCHIVE_AFTER_SECONDS: Final = 60.0  # by then whoever started the daemon has their first answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +73,12 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     reranker = WarmReranker(environment, cache, configured=chosen.rerank_model, embedder=chosen.embed_model)
     embedder = WarmEmbedder(environment, cache, chosen.embed_model, lambda: _with_embedder(vaults, reranker))
 
+    def published(indexer: Indexer) -> None:
+        _published(indexer)
+        subscriptions.stir()
+
     def make_indexer(vault: Vault, machine: str) -> Indexer:
-        return Indexer(vault, machine, embedder.current, _published, jvm.detach)
+        return Indexer(vault, machine, embedder.current, published, jvm.detach)
 
     vaults = Vaults(
         Registry(settings.folders.config / "vaults.json"), settings.folders.state, make_indexer, settings.environment
@@ -74,6 +88,9 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     feedback = Feedback(
         vaults.all, logs, standings, Corrections(vaults).save, reranker=lambda: reranker.record().identity
     )
+    models = ModelCalls(embedder, reranker, files, vaults, environment, cache)
+    look = VaultLook(vaults)
+    subscriptions = Subscriptions(look, look.find)
     handlers = Handlers(
         vaults,
         Recaller(lambda: Models(embedder.for_recall(), reranker.for_recall()), feedback=standings.adjustment),
@@ -85,16 +102,32 @@ async def _serve(settings: Settings, instance: Instance) -> None:
         feedback,
         {
             **Configuration(files).methods(),
+            **models.methods(),
             **EventCalls(vaults, logs).methods(),
+            **Doctor(
+                vaults,
+                logs,
+                lambda: (*embedder.records(), reranker.record()),
+                files,
+                settings.folders,
+                settings.endpoint,
+            ).methods(),
             **Linting(vaults, logs).methods(),
             **Rebuilding(vaults, logs, standings.refresh).methods(),
             **Noting(vaults, logs).methods(),
             **Resolving(vaults, logs).methods(),
         },
+        subscriptions.methods(),
+        models.long_methods(),
     )
-    server = Server(handlers, instance)
+    meter = Meter()
+    openings = Openings(lambda: server.calls_in_flight, lambda: server.connections, lambda: subscriptions.count)
+    monitoring = Monitoring(handlers.report, meter, openings, lambda: server.draining)
+    server = Server(handlers, instance, face=Face(monitoring.health, monitoring.metrics), meter=meter)
     handlers.connections = lambda: server.connections
     watchdog = asyncio.create_task(systemd.feed_watchdog())
+    jvm_archive.use(cache)
+    archiving = asyncio.create_task(_archive(cache))
 
     def ready() -> None:
         # answering comes first: vaults and model open behind the socket, and say so while they do
@@ -108,10 +141,21 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     finally:
         systemd.notify("STOPPING=1")
         watchdog.cancel()
+        archiving.cancel()
+        subscriptions.close()
         handlers.close()
         await asyncio.to_thread(feedback.close)
         await asyncio.to_thread(vaults.close)
         events.info("stopped")
+
+
+async def _archive(cache: Path) -> None:
+    """For the next start, unless an earlier run did it."""
+    await asyncio.sleep(ARCHIVE_AFTER_SECONDS)
+    try:
+        await asyncio.to_thread(jvm_archive.make, cache)
+    except jvm_archive.NotArchived as problem:
+        structlog.get_logger("app").warning("java_not_archived", error=str(problem))
 
 
 def _with_embedder(vaults: Vaults, reranker: WarmReranker) -> None:
@@ -128,4 +172,5 @@ def _published(indexer: Indexer) -> None:
 
 
 def configure_log(settings: Settings, *, console: bool) -> None:
-    log.configure(settings.folders.state, console=console)
+    verbose = settings.environment.get(LOG_VARIABLE, "").strip().lower() == "debug"
+    log.configure(settings.folders.state, console=console, verbose=verbose)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -16,14 +16,28 @@ Progress = Callable[[str, ProgressKind, str, float | None], None]
 """token, kind, message, percentage 0–100. Callable from any thread; silent once the call is answered."""
 
 
+class Connection(Protocol):
+    """Where a call came from, for what is to be told later. In the event loop's thread only."""
+
+    def notify(self, method: str, params: object) -> bool:
+        """Send a notification; False where it is dropped, because the client does not read or is gone."""
+        ...
+
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Call `work` when the connection ends; at once where it has."""
+        ...
+
+
 @dataclass(slots=True)
 class CallContext:
-    """Travels with one call. Work in other threads looks at `cancelled` and gives up when it is set."""
+    """Travels with one call. Work in other threads looks at `cancelled` and gives up when it is set. `connection` is
+    None where nothing but the answer finds its way back."""
 
     session: str | None
     cancelled: threading.Event
     progress: Progress
     connection_id: int
+    connection: Connection | None = None
 
 
 def absolute(path: str) -> Path:
@@ -32,6 +46,15 @@ def absolute(path: str) -> Path:
     if not given.is_absolute():
         raise RequestRefused("invalid_params", "a path must be absolute: the daemon has another working folder")
     return given
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What is told beside the protocol, to monitoring: the members of `/health`, and `/metrics` as its body and content
+    type."""
+
+    health: Callable[[], Awaitable[dict[str, object]]]
+    metrics: Callable[[], Awaitable[tuple[bytes, str]]]
 
 
 class Dispatcher(Protocol):

@@ -36,13 +36,14 @@ RECALL_THREADS: Final = 4
 SLOW_THREADS: Final = 8
 LONG_THREADS: Final = 8
 LISTED_DIFFERENCES: Final = 1_000
-CAPABILITIES: Final = ("core",)
 
 
 class Handlers:
     """Implements `Dispatcher`. Recalls have threads of their own, and so has work that may take minutes.
 
-    `plain` are the methods that need nothing but their params, each with the function that answers it.
+    `plain` are the methods that need nothing but their params, each with the function that answers it; `talking` are
+    those that have to do with the connection a call came over, `long` those that may take minutes and look at the
+    call's context.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Handlers:
         settings_for: Callable[[Path | None], Effective],
         feedback: Feedback,
         plain: Mapping[str, Callable[[Any], object]],
+        talking: Mapping[str, Handler],
+        long: Mapping[str, Callable[[Any, CallContext], object]],
     ) -> None:
         self._vaults = vaults
         self._recaller = recaller
@@ -86,9 +89,9 @@ class Handlers:
             "index/reindex": self._reindex,
             "index/sync": self._sync,
             "index/verify": self._verify,
-            "models/list": self._models_list,
-            "models/build": self._models_build,
             **{name: self._plain(work) for name, work in plain.items()},
+            **talking,
+            **{name: self._lengthy(work) for name, work in long.items()},
         }
 
     async def call(self, method: Method, params: object, context: CallContext) -> object:
@@ -111,6 +114,12 @@ class Handlers:
 
         return answer
 
+    def _lengthy(self, work: Callable[[Any, CallContext], object]) -> Handler:
+        async def answer(params: object, context: CallContext) -> object:
+            return await self._in(self._long, lambda: work(params, context))
+
+        return answer
+
     def _chosen(self, vault: str | None, cwd: str | None) -> list[Applied]:
         return self._vaults.chosen(vault, None if cwd is None else Path(cwd), automatic=False)
 
@@ -125,7 +134,7 @@ class Handlers:
         return r.Initialized(
             protocol=m.PROTOCOL_VERSION,
             server=r.Server(name="wikid", version=__version__),
-            capabilities=CAPABILITIES,
+            capabilities=m.CAPABILITIES,
             limits=m.LIMITS,
             vaults=tuple(health.vault_record(each.vault) for each in indexers),
             generation=sum(each.store.generation for each in indexers if each.store is not None),
@@ -135,10 +144,15 @@ class Handlers:
         return r.Pong(version=__version__, pid=os.getpid(), protocol=m.PROTOCOL_VERSION)
 
     async def _status(self, params: m.StatusParams, _context: CallContext) -> r.StatusReport:
+        return await self.report(params.vault)
+
+    async def report(self, vault: str | None = None) -> r.StatusReport:
+        """What `status` tells of everything, or of the one vault with that id or name. RequestRefused."""
+
         def work() -> r.StatusReport:
-            wanted = self._vaults.all() if params.vault is None else [self._vaults.find(params.vault)]
+            wanted = self._vaults.all() if vault is None else [self._vaults.find(vault)]
             statuses = [self._feedback.told(health.vault_status(each), each.vault, self._captures) for each in wanted]
-            if params.vault is None:
+            if vault is None:
                 statuses += [health.unopened_status(each) for each in self._vaults.unopened()]
             faults = [r.Diagnostic(kind="registry_damaged", message=fault) for fault in self._vaults.faults()]
             return r.StatusReport(
@@ -251,23 +265,6 @@ class Handlers:
         return await self._in(
             self._long, lambda: index_calls.verified(params, self._chosen(params.vault, params.cwd), context)
         )
-
-    # -- models --------------------------------------------------------------------------------------------------------
-
-    async def _models_list(self, _params: m.NoParams, _context: CallContext) -> r.ModelList:
-        records = await self._in(self._slow, self._embedder.records)
-        return r.ModelList(models=(*records, self._reranker.record()))
-
-    async def _models_build(self, params: m.ModelBuildParams, context: CallContext) -> r.ModelRecord:
-        def work() -> r.ModelRecord:
-            report = index_calls.progress(context, params.progress_token, "")
-
-            def progress(message: str, share: float | None) -> None:
-                report(message, None if share is None else 100.0 * share)
-
-            return self._embedder.build(params.name, progress, context.cancelled.is_set)
-
-        return await self._in(self._long, work)
 
 
 def _resolved(applied: Applied) -> r.ResolvedVault:

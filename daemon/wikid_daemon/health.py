@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from wikid_daemon.core import names
 from wikid_daemon.index.catalog import CatalogError
@@ -19,7 +20,9 @@ from wikid_daemon.vaults import Unopened
 from wikid_protocol import __version__
 from wikid_protocol import records as r
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    from wikid_daemon import win32
+else:
     import resource
 
 LISTED_PATHS = 100
@@ -41,6 +44,12 @@ def vault_record(vault: Vault) -> r.VaultRecord:
     )
 
 
+def state_of(indexer: Indexer) -> Literal["indexing", "ready", "unavailable", "blocked", "failed"]:
+    """The one word for how a vault is."""
+    blocked = indexer.vault.blocked
+    return "blocked" if blocked is not None and not blocked.serve else indexer.state.state
+
+
 def vault_status(indexer: Indexer) -> r.VaultStatus:
     """Counts come from the catalog, doubts from the indexer; nothing is guessed, and what cannot be read left out."""
     known, store = _without_catalog(indexer), indexer.store
@@ -54,10 +63,9 @@ def vault_status(indexer: Indexer) -> r.VaultStatus:
 
 def _without_catalog(indexer: Indexer) -> r.VaultStatus:
     vault, state = indexer.vault, indexer.state
-    blocked = vault.blocked is not None and not vault.blocked.serve
     return r.VaultStatus(
         vault=vault_record(vault),
-        state="blocked" if blocked else state.state,
+        state=state_of(indexer),
         pending=state.pending,
         stale=indexer.stale,
         failed=tuple(r.PathReason(path=path, reason=why) for path, why in list(state.failed.items())[:LISTED_PATHS]),
@@ -119,16 +127,13 @@ def daemon_status(started: datetime, endpoint: Path, connections: int) -> r.Daem
 
 
 def _rss() -> int:
-    """Resident bytes now where the system tells (Linux), else the peak so far."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return _peak_rss()
-
-
-def _peak_rss() -> int:
+    """Resident bytes now where the system tells (Linux, Windows), else the peak so far."""
     if sys.platform == "win32":
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+        return win32.resident_bytes()
+    else:  # noqa: RET505 - for a type checker of either platform
+        try:
+            pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return peak if sys.platform == "darwin" else peak * 1024

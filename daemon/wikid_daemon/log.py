@@ -6,6 +6,7 @@ exception is reduced to its type and the places it passed through, because its m
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -13,6 +14,7 @@ import threading
 import traceback
 from collections.abc import MutableMapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -36,6 +38,16 @@ CALL: Final[ContextVar[str]] = ContextVar("call", default="")
 """Correlation id of the call being answered; also in the error a caller gets, so that the two can be matched."""
 
 Event = MutableMapping[str, Any]
+
+
+@dataclass(slots=True)
+class Lost:
+    """What this process could not write, since it started."""
+
+    lines: int = 0
+
+
+LOST: Final = Lost()
 
 
 def configure(folder: Path, *, console: bool, verbose: bool = False) -> None:
@@ -119,8 +131,9 @@ class RotatingFile:
                     self._rotate()
                 self._size += os.write(self._file, line)
             except OSError as error:
+                LOST.lines += 1
                 if not self._complained:
-                    print(f"wikid: cannot write {self._path}: {error.strerror}", file=sys.stderr)
+                    _say(f"wikid: cannot write {self._path}: {error.strerror}")
                 self._complained = True
 
     def close(self) -> None:
@@ -144,6 +157,12 @@ class RotatingFile:
             self._open()
 
 
+def _say(line: str) -> None:
+    """A line for whoever watches; a terminal that has gone away must not fail the call that is logged."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr)
+
+
 class _Sinks:
     """The end of structlog's chain: one event to each place that wants it."""
 
@@ -154,7 +173,7 @@ class _Sinks:
     def write(self, **event: Any) -> None:
         self._file.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS))
         if self._render is not None:
-            print(self._render(None, "", dict(event)), file=sys.stderr)
+            _say(self._render(None, "", dict(event)))
 
     debug = info = warning = error = critical = exception = write
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from wikid_daemon.calls import Dispatcher
+from wikid_daemon import stop_signals
+from wikid_daemon.calls import Dispatcher, Face
 from wikid_daemon.instance import BACKLOG, AlreadyRunning, Instance
+from wikid_daemon.metrics import Meter
 from wikid_daemon.transport.session import Switchboard
-from wikid_daemon.transport.stream import Stream
+from wikid_daemon.transport.stream import Guest, Stream
 from wikid_protocol.endpoint import EndpointRefused
 from wikid_protocol.limits import LIMITS
 from wikid_protocol.records import Limits
+
+if sys.platform == "win32":
+    from wikid_daemon.transport import pipe
+if TYPE_CHECKING:
+    from wikid_daemon.transport.http import HttpFace
 
 DRAIN_MS: Final = 2_000
 ENDPOINT_CHECK_SECONDS: Final = 5.0
@@ -30,8 +36,15 @@ _CLOSE_STEP_SECONDS: Final = 0.01
 _log: FilteringBoundLogger = structlog.get_logger()
 
 
+class Listener(Protocol):
+    """Accepts connections until it is closed."""
+
+    def close(self) -> None: ...
+
+
 class Server:
-    """Serves one claimed endpoint until `stop`, SIGTERM, SIGINT or a client's `shutdown`."""
+    """Serves one claimed endpoint until `stop`, SIGTERM, SIGINT or a client's `shutdown`. `face` is what monitoring is
+    told over HTTP."""
 
     def __init__(
         self,
@@ -40,12 +53,17 @@ class Server:
         *,
         limits: Limits = LIMITS,
         endpoint_check_seconds: float = ENDPOINT_CHECK_SECONDS,
+        face: Face | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._instance = instance
-        self._board = Switchboard(dispatcher, self.stop, limits)
+        self._board = Switchboard(dispatcher, self.stop, limits, meter or Meter())
+        self._face = face
         self._check_seconds = endpoint_check_seconds
         self._numbers = itertools.count(1)
+        self._http: asyncio.Task[HttpFace] | None = None
         self._streams: set[Stream] = set()
+        self._listener: Listener
         self._stir = self._board.idle
         self._stop_at: float | None = None
 
@@ -58,14 +76,17 @@ class Server:
     def calls_in_flight(self) -> int:
         return self._board.running
 
+    @property
+    def draining(self) -> bool:
+        """Whether no more calls are taken, because the daemon is stopping."""
+        return self._board.draining
+
     async def serve(self, ready: Callable[[], None] = lambda: None) -> None:
         """Bind, call `ready`, answer until told to stop, then drain and close. The lock stays with the instance."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        self._listener = await self._accept(self._instance.listen())
-        signals = _signals()
-        for each in signals:
-            loop.add_signal_handler(each, self._on_signal, each)
+        self._listener = await self._listen()
+        forget_signals = stop_signals.watch(self._on_signal)
         watch = loop.create_task(self._keep_endpoint())
         try:
             _log.info("listening", endpoint=self._instance.endpoint)
@@ -75,8 +96,7 @@ class Server:
         finally:
             watch.cancel()
             await self._close()
-            for each in signals:
-                loop.remove_signal_handler(each)
+            forget_signals()
 
     def stop(self, drain_ms: int = DRAIN_MS) -> None:
         """Take no more calls, let those in flight finish for `drain_ms`, then cancel them. May be called again to
@@ -86,9 +106,15 @@ class Server:
         self._board.draining = True
         self._stir.set()
 
-    def _on_signal(self, number: signal.Signals) -> None:
-        _log.info("stopping", signal=number.name)
+    def _on_signal(self, name: str) -> None:
+        _log.info("stopping", signal=name)
         self.stop(DRAIN_MS if self._stop_at is None else 0)
+
+    async def _listen(self) -> Listener:
+        if sys.platform == "win32":
+            return pipe.listen(self._instance.endpoint, self._instance.state, self._stream, self._board.limits)
+        else:  # noqa: RET505 - for a type checker of either platform
+            return await self._accept(self._instance.listen())
 
     async def _accept(self, listener: socket.socket) -> asyncio.Server:
         # from Python 3.13 on create_unix_server unlinks the socket file by itself; here that is the instance's task
@@ -96,7 +122,20 @@ class Server:
         return await loop.create_server(self._stream, sock=listener, backlog=BACKLOG)
 
     def _stream(self) -> Stream:
-        return Stream(next(self._numbers), self._board, self._streams)
+        return Stream(next(self._numbers), self._board, self._streams, self._guest)
+
+    async def _guest(self) -> Guest:
+        """For one more connection that speaks HTTP."""
+        if self._http is None or (self._http.done() and self._http.exception() is not None):
+            self._http = asyncio.get_running_loop().create_task(self._load_http())
+        return (await asyncio.shield(self._http)).connect()
+
+    async def _load_http(self) -> HttpFace:
+        # aiohttp takes 15 MB and a fraction of a second, which a daemon without such clients saves
+        module: Any = await asyncio.to_thread(import_module, "wikid_daemon.transport.http")
+        http: HttpFace = module.HttpFace(self._board, self._face, self._numbers)
+        await http.start()
+        return http
 
     async def _keep_endpoint(self) -> None:
         """Bind again when the socket file was removed, for without it nobody can reach, or stop, this daemon."""
@@ -141,12 +180,6 @@ class Server:
             await asyncio.wait_for(self._stir.wait(), seconds)
         except TimeoutError:
             return
-
-
-def _signals() -> tuple[signal.Signals, ...]:
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        return ()
-    return (signal.SIGTERM, signal.SIGINT)
 
 
 def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

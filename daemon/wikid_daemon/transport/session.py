@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -14,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from wikid_daemon.calls import CallContext, Dispatcher, ProgressKind
 from wikid_daemon.log import CALL
+from wikid_daemon.metrics import ANSWERED, UNKNOWN_METHOD, Meter
 from wikid_protocol import messages
 from wikid_protocol.decode import DecodeError, decode
 from wikid_protocol.errors import RequestRefused
@@ -38,8 +40,8 @@ class Output(Protocol):
 
     def answer(self, line: bytes) -> None: ...
 
-    def event(self, line: bytes) -> None:
-        """Like `answer`, but may be dropped when the client does not read."""
+    def event(self, line: bytes) -> bool:
+        """Like `answer`, but dropped when the client does not read; False where it was."""
         ...
 
 
@@ -51,6 +53,7 @@ class Switchboard:
     dispatcher: Dispatcher
     stop: Callable[[int], None]
     limits: Limits = LIMITS
+    meter: Meter = field(default_factory=Meter)
     running: int = 0
     connections: int = 0
     draining: bool = False
@@ -63,12 +66,18 @@ class Switchboard:
 
 
 class Session:
-    """Turns messages into calls and their results into answers. Lives in the event loop's thread."""
+    """Turns messages into calls and their results into answers. Lives in the event loop's thread.
 
-    def __init__(self, connection_id: int, board: Switchboard, output: Output) -> None:
+    With `events` False, as for a request that has one answer and no more, nothing can be subscribed to.
+    """
+
+    def __init__(self, connection_id: int, board: Switchboard, output: Output, *, events: bool = True) -> None:
         self._connection_id = connection_id
         self._board = board
         self._output = output
+        self._events = events
+        self._over = False
+        self._at_end: list[Callable[[], None]] = []
         self._session: str | None = None
         self._count = 0
         self._running: set[_Running] = set()
@@ -77,6 +86,11 @@ class Session:
     @property
     def in_flight(self) -> int:
         return len(self._running)
+
+    async def settled(self) -> None:
+        """Return once no call is in flight."""
+        while self._running:
+            await asyncio.wait([each.task for each in self._running])
 
     def receive(self, frame: bytes) -> None:
         """One whole message. Every fault in it becomes an error answer."""
@@ -96,9 +110,26 @@ class Session:
         batch.seal()
 
     def cancel_all(self) -> None:
-        """End every call in flight and tell its worker."""
+        """The conversation is over: end every call in flight, tell its worker, and end what was subscribed to."""
+        self._over = True
         for running in list(self._running):
             self._cancel(running)
+        ending, self._at_end = self._at_end, []
+        for work in ending:
+            work()
+
+    def notify(self, method: str, params: object) -> bool:
+        """Send a notification; False where it is dropped, because the client does not read or is gone."""
+        sent = not self._over and self._output.event(messages.notification(method, params))
+        self._board.meter.event(sent=sent)
+        return sent
+
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Call `work` when the conversation is over; at once where it is."""
+        if self._over:
+            work()
+        else:
+            self._at_end.append(work)
 
     def _reply(self, _call_id: CallId, line: bytes) -> None:
         if line:
@@ -107,6 +138,7 @@ class Session:
     def _accept(self, value: object, reply: Reply) -> None:
         call = messages.read_call(value)
         if isinstance(call, BadCall):
+            self._board.meter.refused(UNKNOWN_METHOD, call.error.kind)
             reply(call.id, messages.failure(call.id, call.error))
             return
         if call.method == CANCEL:
@@ -120,9 +152,12 @@ class Session:
                 _check_protocol(params.protocol)
                 self._session = params.session
         except RequestRefused as error:
+            known = call.method if call.method in METHODS else UNKNOWN_METHOD
+            self._board.meter.refused(known, error.kind)
             reply(call.id, b"" if call.notification else messages.failure(call.id, error))
             return
         if isinstance(params, ShutdownParams):
+            self._board.meter.ended(method.name, ANSWERED, 0.0)
             reply(call.id, b"" if call.notification else messages.result(call.id, Done()))
             self._board.stop(params.drain_ms)
             return
@@ -144,31 +179,31 @@ class Session:
         return method
 
     def _start(self, call: Call, method: Method, params: object, reply: Reply) -> None:
-        running = _Running(call, reply, self._output)
-        context = CallContext(self._session, running.cancelled, running.progress, self._connection_id)
         self._count += 1
         mark = f"{_run_mark}-{self._connection_id}-{self._count}"
-        running.task = asyncio.get_running_loop().create_task(self._run(running, method, params, context, mark))
+        running = _Running(call, mark, reply, self._output.event, self._board.meter)
+        connection = self if self._events else None
+        context = CallContext(self._session, running.cancelled, running.progress, self._connection_id, connection)
+        running.task = asyncio.get_running_loop().create_task(self._run(running, method, params, context))
         running.task.add_done_callback(lambda _: self._ended(running))
         self._running.add(running)
         if not call.notification:
             self._by_id[call.id] = running
         self._board.running += 1
 
-    async def _run(self, running: _Running, method: Method, params: object, context: CallContext, mark: str) -> None:
-        CALL.set(mark)
-        call_id = running.call.id
+    async def _run(self, running: _Running, method: Method, params: object, context: CallContext) -> None:
+        CALL.set(running.mark)
         try:
-            line = messages.result(call_id, await self._board.dispatcher.call(method, params, context))
+            line = messages.result(running.call.id, await self._board.dispatcher.call(method, params, context))
             if len(line) > self._board.limits.answer_bytes:
-                line = messages.failure(call_id, _answer_too_large(self._board.limits.answer_bytes))
+                raise _answer_too_large(self._board.limits.answer_bytes)
         except RequestRefused as error:
-            line = messages.failure(call_id, error)
+            self._fail(running, error)
         except Exception as error:  # noqa: BLE001 - any fault of a handler is one answer and one line in the log
             _log.error("a call failed", method=method.name, exc_info=error)
-            failed = RequestRefused("internal", f"wikid failed; its log has the reason under call {mark}")
-            line = messages.failure(call_id, failed)
-        self._answer(running, line)
+            self._fail(running, RequestRefused("internal", f"wikid failed; its log has why, under call {running.mark}"))
+        else:
+            self._answer(running, ANSWERED, line)
 
     def _ended(self, running: _Running) -> None:
         # a handler that was cancelled by anybody but this session has answered nothing yet
@@ -184,12 +219,19 @@ class Session:
     def _cancel(self, running: _Running) -> None:
         running.cancelled.set()
         running.task.cancel()
-        self._answer(running, messages.failure(running.call.id, _cancelled()))
+        self._fail(running, _cancelled())
 
-    def _answer(self, running: _Running, line: bytes) -> None:
+    def _fail(self, running: _Running, error: RequestRefused) -> None:
+        self._answer(running, error.kind, messages.failure(running.call.id, error, running.mark))
+
+    def _answer(self, running: _Running, outcome: str, line: bytes) -> None:
         if running.answered:
             return
         running.answered = True
+        method, seconds = running.call.method, time.monotonic() - running.began
+        slow = self._board.meter.ended(method, outcome, seconds)
+        tell, event = (_log.warning, "a slow call") if slow else (_log.debug, "a call")
+        tell(event, call=running.mark, method=method, kind=outcome, ms=round(seconds * 1_000, 1))
         if not running.call.notification:
             del self._by_id[running.call.id]
         running.reply(running.call.id, b"" if running.call.notification else line)
@@ -198,14 +240,17 @@ class Session:
 class _Running:
     """A call in flight."""
 
-    __slots__ = ("answered", "call", "cancelled", "loop", "output", "reply", "task", "thread")
+    __slots__ = ("answered", "began", "call", "cancelled", "event", "loop", "mark", "meter", "reply", "task", "thread")
 
     task: asyncio.Task[None]
 
-    def __init__(self, call: Call, reply: Reply, output: Output) -> None:
+    def __init__(self, call: Call, mark: str, reply: Reply, event: Callable[[bytes], bool], meter: Meter) -> None:
         self.call = call
+        self.mark = mark
         self.reply = reply
-        self.output = output
+        self.event = event
+        self.meter = meter
+        self.began = time.monotonic()
         self.cancelled = threading.Event()
         self.answered = False
         self.loop = asyncio.get_running_loop()
@@ -221,7 +266,7 @@ class _Running:
 
     def _emit(self, line: bytes) -> None:
         if not self.answered:
-            self.output.event(line)
+            self.meter.event(sent=self.event(line))
 
 
 class _Batch:
