@@ -19,27 +19,48 @@ from wikid_client.layout.spans import Line, plain
 PIPED_WIDTH: Final = 80
 _NARROWEST: Final = 40
 _WIDEST: Final = 100
+_RED: Final = "\x1b[1;31m{}\x1b[0m"
+_DIM: Final = "\x1b[2m{}\x1b[0m"
 
-_STAND_INS: Final = {"·": "-", "→": "->", "│": "|", "…": "...", "§": "#", "✓": "*", "–": "-", "’": "'"}
+_STAND_INS: Final = {
+    "·": "-",
+    "→": "->",
+    "│": "|",
+    "…": "...",
+    "§": "#",
+    "✓": "*",
+    "✗": "x",
+    "–": "-",
+    "’": "'",
+    "█": "#",
+    "░": ".",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """`width` in columns; `colour` and `bars` say whether standard output and standard error are a willing terminal."""
+    """`width` in columns; `colour` and `bars` say whether standard output and standard error are a willing terminal,
+    `moves` whether the cursor of standard output can be moved."""
 
     out: TextIO
     err: TextIO
     width: int
     colour: bool
     bars: bool
+    moves: bool = False
 
     def show(self, lines: Iterable[Line]) -> None:
         """For a person."""
-        if self.colour:
-            pretty: Any = import_module("wikid_client.pretty")
-            pretty.show(lines, self.out, self.width)
-        else:
-            self.out.write(plain(lines))
+        self.out.write(self.rendered(lines))
+
+    def rendered(self, lines: Iterable[Line]) -> str:
+        """The lines as `show` writes them."""
+        if not self.colour:
+            return plain(lines)
+        # rich takes longer to load than most commands take
+        pretty: Any = import_module("wikid_client.pretty")
+        found: str = pretty.rendered(lines, self.width)
+        return found
 
     def text(self, text: str) -> None:
         self.out.write(text)
@@ -59,14 +80,10 @@ class Console:
 
     def failed(self, message: str, hint: str) -> None:
         """What went wrong, and what to do next."""
-        self.note(f"error: {message}")
+        error, hinted = (_RED, _DIM) if self.bars else ("{}", "{}")
+        self.note(f"{error.format('error:')} {message}")
         if hint:
-            self.note(f"hint: {hint}")
-
-    def clear(self) -> None:
-        """Start again at the top of a terminal."""
-        if self.out.isatty():
-            self.out.write("\x1b[H\x1b[2J")
+            self.note(f"{hinted.format('hint:')} {hint}")
 
     def flush(self) -> None:
         self.out.flush()
@@ -83,13 +100,15 @@ def open_console(env: Mapping[str, str] | None = None) -> Console:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="wikid_stand_in")
-    willing = not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb" and env.get("CLICOLOR") != "0"
+    able = env.get("TERM", "dumb") != "dumb"
+    willing = able and not env.get("NO_COLOR") and env.get("CLICOLOR") != "0"
     return Console(
         out=sys.stdout,
         err=sys.stderr,
         width=columns(env, sys.stdout),
         colour=willing and _is_terminal(sys.stdout) and find_spec("rich") is not None,
         bars=willing and _is_terminal(sys.stderr) and find_spec("rich") is not None,
+        moves=able and _is_terminal(sys.stdout),
     )
 
 

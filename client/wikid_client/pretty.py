@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from io import StringIO
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -27,19 +28,42 @@ _STYLES: Final = {
     "bad": Style(color="red"),
 }
 _PLAIN: Final = Style()
+OFF: Final = "off"
+EDITORS: Final = {
+    "vscode": "vscode://file{path}:{line}",
+    "cursor": "cursor://file{path}:{line}",
+    "zed": "zed://file{path}:{line}",
+    "idea": "idea://open?file={path}&line={line}",
+    "textmate": "txmt://open?url=file://{path}&line={line}",
+    "obsidian": "obsidian://open?path={path}",
+}
 
 
-def show(lines: Iterable[Line], out: TextIO, width: int) -> None:
-    """Write the lines to `out`, which is a terminal. Long lines are left for the terminal to fold."""
+def rendered(lines: Iterable[Line], width: int) -> str:
+    """The lines as a terminal wants them. Long lines are left for the terminal to fold."""
+    out = StringIO()
     console = Console(file=out, width=width, highlight=False, markup=False, emoji=False, force_terminal=True)
     for each in lines:
         text = Text.assemble(*((span.text, _style(span)) for span in each), no_wrap=True, overflow="ignore")
         console.print(text, soft_wrap=True)
+    return out.getvalue()
 
 
 def _style(span: Span) -> Style:
     style = _STYLES.get(span.style, _PLAIN)
-    return style.update_link(Path(span.link).as_uri()) if os.path.isabs(span.link) else style
+    link = _target(span) if os.path.isabs(span.link) else ""
+    return style.update_link(link) if link else style
+
+
+def _target(span: Span) -> str:
+    """Where a click leads: to the file, or into the editor that `WIKID_LINKS` names or gives an address for."""
+    wanted = os.environ.get("WIKID_LINKS", "")
+    address = EDITORS.get(wanted, wanted)
+    if address == OFF:
+        return ""
+    uri = Path(span.link).as_uri()
+    path = uri.removeprefix("file://")
+    return address.replace("{path}", path).replace("{line}", str(span.at or 1)) if "{path}" in address else uri
 
 
 class Bar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
-from unicodedata import combining, east_asian_width, normalize
+from unicodedata import category, east_asian_width, normalize
 
 # control characters could move the cursor or rewrite what was shown; the others reorder or hide text
 _HARMFUL: Final = dict.fromkeys(
@@ -24,6 +24,14 @@ _COMMON: Final = (
     "where which who why with you "
 )
 _SHORTEST_STEM: Final = 3
+# code is passed over as it stands; then links with a target, and those between pages
+_LINK: Final = re.compile(
+    r"`+[^`]*`+"
+    r"|!?\[(?P<words>[^\[\]]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)"
+    r"|\[\[(?P<page>[^\[\]|]+)(?:\|(?P<label>[^\[\]|]+))?\]\]"
+)
+_NO_WIDTH: Final = ("Mn", "Me", "Cf")
+_EMOJI_STYLE: Final = "\ufe0f"
 
 
 def harmless(text: str) -> str:
@@ -47,7 +55,13 @@ def cells(text: str) -> int:
     """How many terminal columns `text` takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+    found = sum(0 if category(each) in _NO_WIDTH else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+    # a sign that is asked to look like an emoji becomes as wide as one
+    return found + sum(east_asian_width(text[i - 1]) not in "WF" for i in _places(text, _EMOJI_STYLE) if i)
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    return [i for i, each in enumerate(text) if each == wanted] if wanted in text else []
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -84,6 +98,22 @@ def unfold(text: str) -> str:
         code ^= fence
         paragraph = bool(each.strip()) and not block
     return "\n".join(found)
+
+
+def without_targets(text: str) -> str:
+    """Markdown in which a link is its words alone, as a page reads; code keeps its letters."""
+    found: list[str] = []
+    code = False
+    for each in text.split("\n"):
+        fence = each.lstrip().startswith(("```", "~~~"))
+        found.append(each if code or fence or "[" not in each else _LINK.sub(_words_of, each))
+        code ^= fence
+    return "\n".join(found)
+
+
+def _words_of(link: re.Match[str]) -> str:
+    words: str | None = link["words"] or link["label"] or link["page"]
+    return words if words is not None and words.strip() else link.group()
 
 
 def _is_list_item(text: str) -> bool:
@@ -156,7 +186,7 @@ def split_matches(text: str, words: re.Pattern[str] | None) -> list[tuple[str, b
 
 def excerpt(text: str, words: re.Pattern[str] | None, width: int, most: int) -> list[str]:
     """At most `most` wrapped lines of `text`, those with the most different matched words; "…" marks a cut end."""
-    lines = wrap(unfold(clean(text)), width)
+    lines = wrap(without_targets(unfold(clean(text))), width)
     if len(lines) <= most:
         return lines
     found = [{match.casefold() for match in words.findall(each)} if words else set() for each in lines]

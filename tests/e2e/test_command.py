@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from builders import base_notes, until, write
-from daemon_process import DaemonProcess
+from builders import HANG_GUARD_SECONDS, base_notes, until, write
+from daemon_process import WIKID, DaemonProcess
 from wikid_client import DaemonNotRunning
 from wikid_client.client import Client
 
@@ -231,6 +231,46 @@ def test_refusals_say_what_to_do_and_have_their_exit_code(
     assert said in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     assert done.stdout == ""
+
+
+@pytest.fixture
+def wiki(world: Commands, tmp_path: Path) -> Iterator[Path]:
+    """A vault with a log of events, registered for one test."""
+    made = world.json("vault", "init", str(tmp_path / "wiki"), "--topic", "Boats")
+    yield tmp_path / "wiki"
+    world.json("vault", "remove", made["vault_id"])
+
+
+def test_what_is_watched_or_followed_ends_cleanly_by_an_interrupt(world: Commands, wiki: Path) -> None:
+    for words in (("status", "--watch"), ("events", "--follow", "--cwd", str(wiki))):
+        command = [str(WIKID), *words, "--json"]
+        with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            first = json.loads(running.stdout.readline())
+            assert ("daemon" in first) == (words[0] == "status")
+            running.send_signal(signal.SIGINT)
+            assert running.stderr.read() == b""
+            assert running.wait(HANG_GUARD_SECONDS) == 130
+
+
+def test_followed_events_are_told_as_they_come(world: Commands, wiki: Path) -> None:
+    command = [str(WIKID), "events", "--follow", "--json", "--cwd", str(wiki)]
+    with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        known = json.loads(running.stdout.readline())
+        assert known["kind"] == "bootstrap"
+        noted = world.run("observe", "Tides turn", "seen at noon", cwd=wiki)
+        assert noted.returncode == 0, noted.stderr
+        assert "kind" in json.loads(running.stdout.readline())
+        running.send_signal(signal.SIGINT)
+
+
+def test_a_reader_that_leaves_is_no_failure(world: Commands) -> None:
+    line = f"'{WIKID}' --help | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], env=world.env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
 
 
 def test_init_makes_a_vault_that_is_found_from_inside_it(world: Commands, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -14,9 +16,13 @@ import orjson
 import pytest
 
 import wikid_client
-from wikid_client import Progress, cli, launch
+from builders import until
+from wikid_client import Progress, cli, launch, progress
 from wikid_client.commands import pages
-from wikid_client.progress import PlainProgress
+from wikid_client.commands.screen import Screen
+from wikid_client.console import Console
+from wikid_client.layout.spans import row
+from wikid_client.progress import PlainProgress, awaited
 from wikid_client.testing import MARKER, FakeDaemon, sample_item, sample_recall
 from wikid_protocol import records as r
 from wikid_protocol.errors import KINDS, RequestRefused
@@ -137,6 +143,16 @@ def test_a_refusal_is_two_lines_and_the_exit_code_of_its_kind(
     assert run(capsys, "recall", "q", "-v")[2].endswith(f"kind: {kind}\n")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_refusal_leaves_a_person_without_a_next_step(
+    kind: str, daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.answers["recall"] = RequestRefused(kind, "it cannot be")
+    error, hint = run(capsys, "recall", "q")[2].splitlines()
+    assert error == "error: it cannot be"
+    assert re.fullmatch(r"hint: .*(wikid \w+|try again|run the command again).*", hint)
+
+
 def test_no_daemon_is_exit_3_with_the_command_that_starts_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -149,7 +165,7 @@ def test_no_daemon_is_exit_3_with_the_command_that_starts_one(
     ("words", "said"),
     [
         (["frob"], "there is no command 'frob'"),
-        ([], "required"),
+        (["recal"], "did you mean recall?"),
         (["vault"], "required"),
         (["recall"], "QUERY"),
         (["recall", "q", "--timeout", "soon"], "'soon' is not a number of seconds"),
@@ -169,6 +185,33 @@ def test_a_usage_error_is_exit_2_in_the_same_two_lines(
     assert hint.endswith("--help")
 
 
+def test_no_word_at_all_is_a_usage_error_that_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert "  recall  " in err
+
+
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "help", "recall")[:2] == run(capsys, "recall", "--help")[:2]
+    assert run(capsys, "help")[:2] == run(capsys, "--help")[:2]
+
+
+def test_the_help_tells_every_exit_code_and_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--help")
+    codes = {*(row.exit_code for row in KINDS.values()), 0, 3, cli.EXIT_INTERRUPTED}
+    assert codes == set(cli.EXIT_CODES)
+    for code, meaning in cli.EXIT_CODES.items():
+        assert f"  {code}  " in out
+        assert meaning in " ".join(out.split())
+    for flag in ("--vault V", "--json", "--no-start", "--socket PATH", "--timeout S", "--verbose"):
+        assert flag in out
+
+
+def test_no_command_stands_in_the_help_without_a_section() -> None:
+    placed = [name for names in cli.GROUPS.values() for name in names]
+    assert sorted(placed) == sorted(cli.COMMANDS)
+
+
 @pytest.mark.parametrize("name", [each for each in cli.COMMANDS if each not in cli.PASSED_ON])
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, name, "--help")
@@ -179,7 +222,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "--help")
-    assert all(f"    {name} " in out for name in cli.COMMANDS)
+    assert all(f"\n  {name} " in out for name in cli.COMMANDS)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -448,3 +491,132 @@ def _fail(_: str) -> tuple[str | None, str]:
 
 def _interrupt(_: str) -> tuple[str | None, str]:
     raise KeyboardInterrupt
+
+
+def test_a_reader_that_leaves_early_is_no_failure(daemon: FakeDaemon) -> None:
+    daemon.answers["recall"] = sample_recall(*[r.Bundle(card=sample_item(excerpt="word " * 2_000))] * 40)
+    paths = os.pathsep.join(str(ROOT / each) for each in ("protocol", "client"))
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "WIKID_SOCKET": str(daemon.endpoint)}
+    command = [sys.executable, "-m", "wikid_client.cli", "recall", "q", "--json"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) == 0
+
+
+# -- what is watched ---------------------------------------------------------------------------------------------------
+
+
+def sleeps(times: int) -> Any:
+    """A `sleep` that is interrupted in the end."""
+    left = iter(range(times))
+
+    def sleep(_seconds: float) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    return sleep
+
+
+STATUS = r.StatusReport(daemon=r.DaemonStatus(version="1", pid=1, started="", uptime_s=3, endpoint="/s"))
+
+
+def test_a_watch_that_is_piped_adds_block_to_block_or_line_to_line(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.answers["status"] = STATUS
+    monkeypatch.setattr("wikid_client.commands.status.time.sleep", sleeps(2))
+    code, out, err = run(capsys, "status", "--watch")
+    assert (code, err) == (130, "")
+    assert out.count("wikid 1  pid 1") == 3
+    assert "\x1b" not in out
+    monkeypatch.setattr("wikid_client.commands.status.time.sleep", sleeps(1))
+    code, out, _ = run(capsys, "status", "--watch", "--json")
+    assert (code, [orjson.loads(each)["daemon"]["pid"] for each in out.splitlines()]) == (130, [1, 1])
+
+
+def test_a_watch_never_starts_the_daemon_again(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.answers["status"] = STATUS
+    monkeypatch.setattr("wikid_client.commands.status.time.sleep", lambda _: daemon.stop())
+    monkeypatch.setattr(launch, "start_daemon", _fail)
+    assert run(capsys, "status", "--watch")[0] == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo terminal")
+def test_a_screen_draws_in_place_cuts_what_does_not_fit_and_leaves_the_last_state() -> None:
+    termios: Any = importlib.import_module("termios")
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (8, 40))
+    with os.fdopen(theirs, "w") as out:
+        console = Console(out=out, err=io.StringIO(), width=40, colour=False, bars=False, moves=True)
+        with Screen(console) as screen:
+            screen.draw([row(f"old {number}") for number in range(3)])
+            screen.draw([row(f"new {number}") for number in range(20)])
+        out.flush()
+        shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    drawn, left = shown.split("\x1b[?1049l")
+    assert drawn.startswith("\x1b[?1049h")
+    last = drawn.rpartition("\x1b[H")[2]
+    assert "new 5" in last
+    assert "new 6" not in last
+    assert "… 14 more lines than fit here" in last
+    assert left.split() == [word for number in range(20) for word in ("new", str(number))]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo terminal")
+def test_a_watch_in_place_waits_for_a_daemon_that_has_gone(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.answers["status"] = STATUS
+    monkeypatch.setattr(launch, "start_daemon", _fail)
+    steps = iter((daemon.stop, daemon.start))
+
+    def sleep(_seconds: float) -> None:
+        next(steps, _interrupt_now)()
+
+    monkeypatch.setattr("wikid_client.commands.status.time.sleep", sleep)
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as out:
+        console = Console(out=out, err=io.StringIO(), width=60, colour=False, bars=False, moves=True)
+        monkeypatch.setattr(cli, "open_console", lambda: console)
+        assert cli.main(["status", "--watch"]) == 130
+        shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    first, gone, back = shown.partition("\x1b[?1049l")[0].split("\x1b[H")[1:]
+    assert "wikid 1  pid 1" in first
+    assert "waiting for it" in gone
+    assert "waiting for it" not in back
+
+
+def _interrupt_now() -> None:
+    raise KeyboardInterrupt
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_error_stands_out_on_a_terminal_and_nowhere_else() -> None:
+    told = Terminal()
+    Console(out=io.StringIO(), err=told, width=80, colour=False, bars=True).failed("no", "do that")
+    assert re.sub(r"\x1b\[[0-9;]*m", "", told.getvalue()) == "error: no\nhint: do that\n"
+    assert "\x1b[" in told.getvalue()
+
+
+def test_a_call_that_tells_no_steps_shows_a_bar_only_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Terminal()
+    console = Console(out=io.StringIO(), err=told, width=80, colour=False, bars=True)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 3_600.0)
+    with awaited(console, "Waiting"):
+        pass
+    assert told.getvalue() == ""
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
+    with awaited(console, "Waiting"):
+        until(lambda: "Waiting" in told.getvalue(), "the bar")

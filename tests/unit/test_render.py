@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from answers import CARD, CLOSING, DECISION, EVIDENCE, NO, SEARCHED, TEXT, WORDS, YES, bundles
 from wikid_client import pretty, render
 from wikid_client.layout import recall as memories
-from wikid_client.layout.spans import plain
+from wikid_client.layout import status, watch
+from wikid_client.layout.spans import Span, plain, row
 from wikid_client.testing import MARKER, sample_recall
-from wikid_client.text import cells, excerpt, line, matcher, split_matches, unfold, wrap
+from wikid_client.text import cells, excerpt, line, matcher, split_matches, unfold, without_targets, wrap
 from wikid_protocol import records as r
 
 
@@ -145,8 +147,10 @@ def test_the_mode_is_told_with_the_reasons_for_it(used: str, reasons: tuple[str,
 def test_nothing_found_is_said_plainly_with_what_was_searched() -> None:
     diagnostic = r.Diagnostic(kind="model_unavailable", message="No embedder is loaded.", remedy="wikid models build")
     text = render.recall_text(sample_recall(diagnostics=(diagnostic, diagnostic)), "x")
+    assert "wikid vault add PATH" in render.recall_text(sample_recall(vaults=(), stale=True), "x")
     assert text.splitlines() == [
         "No reliable memory.",
+        "  → by title, alias, id or tag: wikid search WORDS",
         "! No embedder is loaded.",
         "  → wikid models build",
         "searched personal · adaptive · 14 ms",
@@ -186,17 +190,17 @@ def test_text_from_notes_cannot_steer_a_terminal(found: list[r.Bundle], query: s
 def test_colour_adds_no_word_and_drops_none(found: list[r.Bundle], query: str) -> None:
     lines = memories.recall(sample_recall(*found), query, 80)
     out = io.StringIO()
-    pretty.show(lines, out, 80)
+    out.write(pretty.rendered(lines, 80))
     shown = re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;.*?\x1b\\", "", out.getvalue())
     assert [each.rstrip() for each in shown.split("\n")] == plain(lines).split("\n")
 
 
 def test_matched_words_stand_out_on_a_terminal() -> None:
     out = io.StringIO()
-    pretty.show(memories.recall(sample_recall(r.Bundle(card=CARD)), "how do scales work", 80), out, 80)
+    out.write(pretty.rendered(memories.recall(sample_recall(r.Bundle(card=CARD)), "how do scales work", 80), 80))
     assert "\x1b[1;33mscale" not in out.getvalue()
     out = io.StringIO()
-    pretty.show(memories.recall(sample_recall(r.Bundle(card=CARD)), "what is the scale", 80), out, 80)
+    out.write(pretty.rendered(memories.recall(sample_recall(r.Bundle(card=CARD)), "what is the scale", 80), 80))
     assert "\x1b[1;33mscale\x1b[0m factor" in out.getvalue()
     assert "\x1b[1;33mthe" not in out.getvalue()
 
@@ -229,6 +233,45 @@ def test_a_long_excerpt_is_cut_to_where_the_matches_are() -> None:
     assert any("needle" in line for line in shown)
     assert shown[0].startswith("… ")
     assert shown[-1].endswith(" …")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('See [backoff](backoff.md "a note") and [[concepts/x|that]].', "See backoff and that."),
+        ("[[concepts/x]] ![a boat](boat.png) [(a) b](/p_(q).md)", "concepts/x a boat (a) b"),
+        ("`[a](b)` and [c](d)", "`[a](b)` and c"),
+        ("```\n[a](b)\n```\n[c](d)", "```\n[a](b)\n```\nc"),
+        ("[](empty) [ ] task [x] done a[i](j)", "[](empty) [ ] task [x] done ai"),
+        ("no link [at all", "no link [at all"),
+    ],
+)
+def test_a_link_is_shown_as_its_words(text: str, shown: str) -> None:
+    assert without_targets(text) == shown
+
+
+@pytest.mark.parametrize(("text", "columns"), [("⚠\ufe0f", 2), ("⭐", 2), ("e\u0301", 1), ("数据", 4), ("a\u200db", 2)])
+def test_cells_are_those_of_a_terminal(text: str, columns: int) -> None:
+    assert cells(text) == columns
+
+
+@pytest.mark.parametrize(
+    ("wanted", "address"),
+    [
+        ("", "file:///notes/a%20b.md"),
+        ("vscode", "vscode://file/notes/a%20b.md:7"),
+        ("mine://{path}#{line}", "mine:///notes/a%20b.md#7"),
+        ("nonsense", "file:///notes/a%20b.md"),
+        ("off", ""),
+    ],
+)
+def test_a_title_leads_to_its_file_or_into_an_editor(
+    wanted: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIKID_LINKS", wanted)
+    shown = pretty.rendered([row(Span("Title", "title", "/notes/a b.md", 7))], 80)
+    found = re.search(r"\x1b\]8;[^;]*;(.*?)\x1b\\", shown)
+    assert (found[1] if found else "") == address
 
 
 def test_paragraphs_are_filled_and_everything_else_keeps_its_lines() -> None:
@@ -309,6 +352,53 @@ def test_a_status_tells_the_truth_about_each_vault() -> None:
     ):
         assert part in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+
+
+def report(**changes: Any) -> r.StatusReport:
+    vault = r.VaultRecord(vault_id=r.VaultId("v"), name="notes", path="/notes", kind="plain")
+    given: dict[str, Any] = {"vault": vault, "state": "indexing", "generation": 3, "stale": True, **changes}
+    daemon = r.DaemonStatus(version="1", pid=1, started="", uptime_s=3, endpoint="/s")
+    return r.StatusReport(daemon=daemon, vaults=(r.VaultStatus(**given),))
+
+
+def test_a_status_that_is_looked_at_now_tells_ages() -> None:
+    found = report(last_scan="2026-07-01T11:59:48Z", last_canary="2026-07-01T12:00:00Z")
+    text = plain(status.status(found, 80, now=NOW))
+    assert "scanned 12 s ago · canary just now" in text
+    assert "scanned never" in plain(status.status(report(), 80, now=NOW))
+
+
+def test_a_watched_status_tells_what_is_left_and_for_how_long() -> None:
+    before = report(pending=100, embedded=0, embedding_pending=400)
+    later = report(pending=60, embedded=100, embedding_pending=300)
+    text = plain(watch.watched(later, 100, NOW, before, 2.0))
+    assert "60 pages to index · 20/s, about 3 s left" in text
+    assert "██████░░░░░░░░░░░░░░░░░░ embedding 100 of 400 · 50/s, about 6 s left" in text
+    assert "left" not in plain(watch.watched(later, 100, NOW))
+    assert "█" not in plain(watch.watched(later, 60, NOW, before, 2.0))
+    assert "to index" not in plain(watch.watched(report(), 100, NOW, before, 2.0))
+
+
+def test_a_watched_daemon_that_is_gone_is_said_to_be_so_above_what_was_last_known() -> None:
+    text = plain(watch.waiting("nobody answers", 80, report(), NOW))
+    assert text.startswith("! nobody answers\n")
+    assert "notes" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"), [({"state": "ready"}, False), ({}, False), ({"state": "unavailable"}, True)]
+)
+def test_a_status_with_trouble_names_the_doctor(changes: dict[str, Any], told: bool) -> None:
+    assert ("wikid doctor" in plain(status.status(report(**changes), 80))) == told
+
+
+def test_many_kinds_of_findings_are_told_by_the_commonest() -> None:
+    codes = {f"code_{number}": number for number in range(1, 8)}
+    text = plain(status.status(report(findings=28, findings_by_code=codes), 200))
+    assert "28 findings (code_7 7, code_6 6, code_5 5, code_4 4 and 3 other kinds; all of them: wikid lint)" in text
 
 
 def test_a_status_without_vaults_says_how_to_add_one() -> None:

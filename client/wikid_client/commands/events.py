@@ -1,13 +1,13 @@
-"""`wikid events`. `--follow` asks the daemon once a second, until the daemon tells of news by itself."""
+"""`wikid events`. `--follow` asks the daemon once a second."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
+from wikid_client.caller import DEFAULT_TIMEOUT
 from wikid_client.client import Client
 from wikid_client.commands.calling import connect, folder, show
 from wikid_client.commands.parser import CommandParser
@@ -26,11 +26,16 @@ def configure_events(parser: CommandParser) -> None:
     add("--since", metavar="D", help="only those of this day or later: 2026-01-31, today or yesterday")
     add("--kind", metavar="K", action="append", default=[], help="only events of this kind; may be repeated")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--follow", action="store_true", help="go on with those to come, until interrupted")
+    what.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on with those to come, until Ctrl-C, which is exit code 130; with --json one event a line",
+    )
     what.add_argument(
         "--acknowledge", action="store_true", help="take note of the lines that cannot be read, so that feedback counts"
     )
     parser.set_defaults(run=_events)
+    parser.epilog = "For example: wikid events --since yesterday --kind recall_feedback"
 
 
 def _events(options: argparse.Namespace, console: Console) -> int:
@@ -39,14 +44,26 @@ def _events(options: argparse.Namespace, console: Console) -> int:
             added = client.event_append(_ACKNOWLEDGED, vault=options.vault, cwd=folder(options.cwd))
             return show(options, console, added, lambda: layout.acknowledged(added))
         found = _all_behind(client, options, None)
-        code = show(options, console, found, partial(layout.events, found, console.width))
-        while options.follow:
+    if options.follow:
+        return _follow(options, console, found)
+    return show(options, console, found, lambda: layout.events(found, console.width))
+
+
+def _follow(options: argparse.Namespace, console: Console, found: EventList) -> int:
+    """Until interrupted. Never starts a daemon again: who stops one that is followed means it."""
+    timeout = options.timeout or DEFAULT_TIMEOUT
+    with Client(endpoint=options.socket, start=False, timeout=timeout) as client:
+        if not options.json:
+            console.show(layout.events(found, console.width))
+        while True:
+            if options.json:
+                for each in found.events:
+                    console.json(each)
             console.flush()
             time.sleep(_FOLLOW_SECONDS)
             found = _all_behind(client, options, found.resume)
-            if found.events:
-                show(options, console, found, partial(layout.news, found, console.width))
-    return code
+            if found.events and not options.json:
+                console.show(layout.news(found, console.width))
 
 
 def _all_behind(client: Client, options: argparse.Namespace, cursor: str | None) -> EventList:

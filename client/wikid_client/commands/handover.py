@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from typing import Final
@@ -22,6 +23,8 @@ def configure_serve(parser: CommandParser) -> None:
 def _serve(options: argparse.Namespace, _console: Console) -> int:
     if options.socket:
         os.environ["WIKID_SOCKET"] = os.path.abspath(options.socket)
+    if options.verbose:
+        os.environ["WIKID_LOG"] = "debug"
     return pass_on("serve", [])
 
 
@@ -31,5 +34,6 @@ def pass_on(name: str, words: list[str]) -> int:
     sys.stdout.flush()
     if os.name != "nt":
         os.execv(command[0], command)
-    # exec on Windows starts a second process and returns to the shell at once
+    # exec on Windows starts a second process and returns to the shell at once; Ctrl-C reaches that one too, and is its
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return subprocess.run(command, check=False).returncode

@@ -9,7 +9,7 @@ from wikid_client.commands.calling import connect, folder, show
 from wikid_client.commands.parser import CommandParser, seconds
 from wikid_client.console import Console
 from wikid_client.layout.status import reindexed, synced, verified
-from wikid_client.progress import shown
+from wikid_client.progress import awaited, shown
 from wikid_protocol.errors import EXIT_FINDING
 
 _COMPONENTS: Final = ("lexical", "vectors")
@@ -18,6 +18,7 @@ _COMPONENTS: Final = ("lexical", "vectors")
 def configure_sync(parser: CommandParser) -> None:
     parser.add_argument("--wait", metavar="S", type=seconds, default=30.0, help="seconds at most (default: 30)")
     parser.set_defaults(run=_sync)
+    parser.epilog = "For example, in a script that has just written notes: wikid sync --vault work --wait 60"
 
 
 def configure_reindex(parser: CommandParser) -> None:
@@ -26,14 +27,19 @@ def configure_reindex(parser: CommandParser) -> None:
     add("--components", metavar="C", type=_components, default=_COMPONENTS, help="lexical, vectors, or both")
     add("--force", action="store_true", help="build anew what is up to date as well")
     parser.set_defaults(run=_reindex)
+    parser.epilog = (
+        "For example: wikid reindex --vault work --scope all --force builds the index anew beside the one in use. What "
+        "is saved is indexed by itself."
+    )
 
 
 def configure_verify(parser: CommandParser) -> None:
     parser.set_defaults(run=_verify)
+    parser.epilog = "For example: wikid verify --vault work. Exit code 1 where anything differs."
 
 
 def _sync(options: argparse.Namespace, console: Console) -> int:
-    with connect(options) as client:
+    with connect(options) as client, awaited(console, "Waiting until everything saved is searchable"):
         found = client.sync(
             vault=options.vault, cwd=folder(), timeout_ms=max(int(options.wait * 1_000), 1), timeout=options.timeout
         )

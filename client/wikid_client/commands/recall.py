@@ -29,6 +29,11 @@ def configure_recall(parser: CommandParser) -> None:
     add("--session", metavar="S", help="who the pages are shown to")
     add("--format", choices=("text", "json", "context"), default="text", help="context: Markdown for a model")
     parser.set_defaults(run=_recall)
+    parser.epilog = (
+        'For example: wikid recall "how do we roll back a deploy" --since 2026-01-01. Titles are links to their files; '
+        "WIKID_LINKS=vscode (cursor, zed, idea, textmate, obsidian, or an address with {path} and {line}) leads into "
+        "an editor, off makes none."
+    )
 
 
 def _recall(options: argparse.Namespace, console: Console) -> int:

@@ -14,10 +14,14 @@ _NARROWEST: Final = 20
 
 
 def diagnostics(found: Iterable[Diagnostic], width: int, indent: int = 0) -> list[Line]:
-    """Each message once, its remedy beneath."""
-    lines: list[Line] = []
+    """Each message once, and beneath those that have the same remedy that one, once."""
+    messages: dict[str, list[str]] = {}
     for message, remedy in dict.fromkeys((each.message, each.remedy) for each in found):
-        lines += hanging("! ", line(message), width, indent, "warn")
+        messages.setdefault(remedy, []).append(message)
+    lines: list[Line] = []
+    for remedy, same in messages.items():
+        for message in same:
+            lines += hanging("! ", line(message), width, indent, "warn")
         if remedy:
             lines += hanging("→ ", line(remedy), width, indent + 2, "dim")
     return lines
@@ -43,6 +47,17 @@ def moment(text: str | None) -> str:
         return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return line(text)
+
+
+def ago(text: str | None, now: datetime | None) -> str:
+    """How long before `now` an RFC 3339 time was; the moment itself without a `now`, or where it is no such time."""
+    try:
+        seconds = (now - datetime.fromisoformat(text)).total_seconds() if now and text else None
+    except (ValueError, TypeError):
+        seconds = None
+    if seconds is None:
+        return moment(text)
+    return f"{span_of(seconds)} ago" if seconds >= 1 else "just now"
 
 
 def span_of(seconds: float) -> str:

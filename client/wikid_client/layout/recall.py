@@ -14,6 +14,9 @@ from wikid_protocol.memories import Bundle, ConflictResolution, Item, Recall, Se
 
 NO_MEMORY: Final = "no_reliable_memory"
 
+_DECIDE: Final = "decide with: wikid resolve SELECTED OTHER --relation supersedes, qualifies or applies_under"
+_LOOK_UP: Final = "by title, alias, id or tag: wikid search WORDS"
+_ADD: Final = "add your notes: wikid vault add PATH"
 _CARD_LINES: Final = 7
 _EVIDENCE_LINES: Final = 4
 _SIDE_LINES: Final = 6
@@ -30,6 +33,10 @@ def recall(answer: Recall, query: str, width: int) -> list[Line]:
         lines += [*_bundle(bundle, number, words, width), BLANK]
     if not answer.bundles:
         lines.append(row(Span(_nothing(answer), "title")))
+        if not answer.vaults:
+            lines += hanging("→ ", _ADD, width, 2, "dim")
+        elif not (answer.stale or answer.pending):  # else there is something better to do: wait
+            lines += hanging("→ ", _LOOK_UP, width, 2, "dim")
     lines += diagnostics(answer.diagnostics, width)
     lines += _currency(answer, width)
     lines += listed(_footer(answer), width)
@@ -45,7 +52,7 @@ def _bundle(bundle: Bundle, number: int, words: Words, width: int) -> list[Line]
         return lines
     title = wrap(line(leading.title), width - indent)
     for i, each in enumerate(title or ["(no title)"]):
-        lines.append(row(Span(sign if i == 0 else " " * indent, "label"), Span(each, "title", leading.path)))
+        lines.append(row(Span(sign if i == 0 else " " * indent, "label"), _link(each, leading)))
     promoted = bundle.card is not None
     claims = items.sides(bundle)
     most = 0 if claims else _CARD_LINES  # a claim's words stand beside those that dispute it
@@ -72,6 +79,10 @@ def _body(item: Item, words: Words, width: int, indent: int, most: int, *, promo
     return lines
 
 
+def _link(title: str, item: Item) -> Span:
+    return Span(title, "title", item.path, item.line)
+
+
 def _facts(item: Item, *, promoted: bool) -> tuple[str, ...]:
     return *items.facts(item, promoted=promoted), items.scope(item), f"confidence {item.score:.2f}"
 
@@ -84,7 +95,7 @@ def _warned(item: Item, width: int, indent: int = 0) -> list[Line]:
 def _evidence(item: Item, words: Words, width: int, indent: int, *, promoted: bool) -> list[Line]:
     sign = f"{items.relation(item, 'linked evidence' if promoted else 'evidence')}: "
     head = [
-        row(Span(sign if i == 0 else "", "label"), Span(each, "title", item.path), indent=indent)
+        row(Span(sign if i == 0 else "", "label"), _link(each, item), indent=indent)
         for i, each in enumerate(wrap(line(item.title), width - indent - len(sign)) or [""])
     ]
     return [*head, *_body(item, words, width, indent + 2, _EVIDENCE_LINES, promoted=promoted)]
@@ -109,7 +120,8 @@ def _outcome(left: Item, right: Item, resolution: ConflictResolution | None, wid
         return said + (hanging("", what, width, indent + 2, "good") if what else [])
     if items.is_open(right):
         question = f"Which of the two applies: {' or '.join(items.choices(left, right))}?"
-        return hanging("? ", question, width, indent, "warn")
+        asked = hanging("? ", question, width, indent, "warn")
+        return asked + hanging("→ ", _DECIDE, width, indent + 2, "dim")
     return []
 
 
@@ -120,7 +132,7 @@ def _quarrel(relation: str | None) -> str:
 
 
 def _side(item: Item, words: Words, width: int, *, promoted: bool) -> list[Line]:
-    lines = [row(Span(each, "title", item.path)) for each in wrap(line(item.title), width)]
+    lines = [row(_link(each, item)) for each in wrap(line(item.title), width)]
     lines += [row(Span(each, "id")) for each in wrap(reference(item), width)]
     lines += listed(_facts(item, promoted=promoted), width)
     lines += _warned(item, width)

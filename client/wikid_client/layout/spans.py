@@ -12,11 +12,12 @@ Style = Literal["", "title", "id", "dim", "match", "label", "good", "warn", "bad
 
 
 class Span(NamedTuple):
-    """A piece of a line. `link` is the path of the file that the text stands for."""
+    """A piece of a line. `link` is the path of the file that the text stands for, and `at` a line in it, or 0."""
 
     text: str
     style: Style = ""
     link: str = ""
+    at: int = 0
 
 
 Line = tuple[Span, ...]

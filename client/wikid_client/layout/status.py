@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
-from wikid_client.layout.notes import diagnostics, elapsed, hanging, listed, moment, size, span_of
-from wikid_client.layout.spans import BLANK, Line, Span, Style, row, table
+from wikid_client.layout.notes import ago, diagnostics, elapsed, hanging, listed, size, span_of
+from wikid_client.layout.spans import BLANK, Line, Span, Style, row, table, width_of
 from wikid_client.text import count, joined, line
 from wikid_protocol.records import (
     DaemonStatus,
@@ -35,20 +37,35 @@ _STATE_STYLES: Final[dict[str, Style]] = {
     "failed": "bad",
 }
 _SHOWN_PATHS: Final = 5
+_SHOWN_CODES: Final = 4
 _SHOWN_DIFFERENCES: Final = 20
 
 
-def status(report: StatusReport, width: int) -> list[Line]:
-    """The whole report."""
+def status(
+    report: StatusReport,
+    width: int,
+    *,
+    now: datetime | None = None,
+    more: Callable[[VaultStatus], list[Line]] = lambda _: [],
+) -> list[Line]:
+    """The whole report, with `more` lines under each vault; times as what they are `now`, or as moments."""
     lines = _daemon(report.daemon)
     lines += [BLANK, *models(report.models, width)] if report.models else []
     for each in report.vaults:
-        lines += [BLANK, *_vault(each, width)]
+        lines += [BLANK, *_vault(each, width, now), *more(each)]
     if not report.vaults:
         lines += [BLANK, *_no_vaults()]
     if report.diagnostics:
         lines += [BLANK, *diagnostics(report.diagnostics, width)]
+    if _is_in_trouble(report):
+        lines += [BLANK, row(Span("→ what to do about it: wikid doctor", "dim"))]
     return lines
+
+
+def _is_in_trouble(report: StatusReport) -> bool:
+    """Whether a part does not work, or works worse than it could for a reason that can be removed."""
+    vaults = any(each.state not in ("ready", "indexing") or each.vault.blocked or each.failed for each in report.vaults)
+    return vaults or bool(report.diagnostics) or any(each.state == "failed" for each in report.models)
 
 
 def vault_list(found: VaultList, width: int) -> list[Line]:
@@ -84,25 +101,24 @@ def models(found: tuple[ModelRecord, ...], width: int) -> list[Line]:
             Span(each.purpose, "label"),
             Span(line(each.name), "title"),
             Span(line(each.state), _STATE_STYLES.get(each.state, "")),
-            Span(
-                joined(
-                    (
-                        f"{each.dims} dimensions" if each.dims else "",
-                        size(each.size_bytes) if each.size_bytes else "",
-                        line(each.licence),
-                    )
-                ),
-                "dim",
-            ),
+            Span(_size_of(each), "dim"),
         ]
         for each in found
     ]
+    is_narrow = any(width_of(each) > width for each in table(rows))
     lines: list[Line] = []
-    for each, shown in zip(found, table(rows), strict=True):
+    for each, shown in zip(found, table([cols[:3] for cols in rows] if is_narrow else rows), strict=True):
         lines.append(shown)
+        if is_narrow:
+            lines += hanging("", _size_of(each), width, 2, "dim")
         if each.reason:
             lines += hanging("", line(each.reason), width, 2, "warn")
     return lines
+
+
+def _size_of(model: ModelRecord) -> str:
+    dims = f"{model.dims} dimensions" if model.dims else ""
+    return joined((dims, size(model.size_bytes) if model.size_bytes else "", line(model.licence)))
 
 
 def model_list(found: ModelList, width: int) -> list[Line]:
@@ -114,7 +130,7 @@ def reindexed(found: ReindexReports, width: int) -> list[Line]:
     lines: list[Line] = []
     for each in found.vaults:
         lines += _reindexed(each, width)
-    return lines or [row("No vault was indexed."), *_no_vaults()]
+    return lines or _none_meant("No vault was indexed.")
 
 
 def synced(found: SyncedVaults) -> list[Line]:
@@ -127,7 +143,7 @@ def synced(found: SyncedVaults) -> list[Line]:
         ]
         for each in found.vaults
     ]
-    return table(rows) or [row("No vault to wait for."), *_no_vaults()]
+    return table(rows) or _none_meant("No vault to wait for.")
 
 
 def verified(found: VerifyReports, width: int) -> list[Line]:
@@ -135,7 +151,7 @@ def verified(found: VerifyReports, width: int) -> list[Line]:
     lines: list[Line] = []
     for each in found.vaults:
         lines += _verified(each, width)
-    return lines or [row("No vault was compared."), *_no_vaults()]
+    return lines or _none_meant("No vault was compared.")
 
 
 def _daemon(daemon: DaemonStatus) -> list[Line]:
@@ -153,7 +169,7 @@ def _daemon(daemon: DaemonStatus) -> list[Line]:
     return [row(Span(f"wikid {line(daemon.version)}", "title"), "  ", Span(about, "dim")), *table(rows, indent=2)]
 
 
-def _vault(found: VaultStatus, width: int) -> list[Line]:
+def _vault(found: VaultStatus, width: int, now: datetime | None) -> list[Line]:
     vault = found.vault
     state: list[str | Span] = [Span(found.state, _STATE_STYLES[found.state])]
     if found.stale and found.state in ("ready", "indexing"):
@@ -165,7 +181,7 @@ def _vault(found: VaultStatus, width: int) -> list[Line]:
         lines += hanging("! ", line(reason), width, 2, "warn")
     if found.generation or not reason:
         lines += listed(_amounts(found), width, 2, "")
-        lines += listed(_proof(found), width, 2, "")
+        lines += listed(_proof(found, now), width, 2, "")
     lines += listed(_left_out(found), width, 2)
     lines += listed([f"made anew: {line(each.message)}" for each in found.rebuilt], width, 2)
     if found.feedback == "disabled":
@@ -185,16 +201,19 @@ def _amounts(found: VaultStatus) -> tuple[str, ...]:
     )
 
 
-def _proof(found: VaultStatus) -> tuple[str, ...]:
+def _proof(found: VaultStatus, now: datetime | None) -> tuple[str, ...]:
     return (
-        f"scanned {moment(found.last_scan) or 'never'}",
-        f"canary {moment(found.last_canary) or 'never'}",
+        f"scanned {ago(found.last_scan, now) or 'never'}",
+        f"canary {ago(found.last_canary, now) or 'never'}",
         joined((f"watcher {line(found.watcher)}", line(found.watcher_reason)), ": "),
     )
 
 
 def _left_out(found: VaultStatus) -> tuple[str, ...]:
-    codes = ", ".join(f"{line(code)} {number:,}" for code, number in sorted(found.findings_by_code.items()))
+    often = sorted(found.findings_by_code.items(), key=lambda each: (-each[1], each[0]))
+    codes = ", ".join(f"{line(code)} {number:,}" for code, number in often[:_SHOWN_CODES])
+    if len(often) > _SHOWN_CODES:
+        codes += f" and {count(len(often) - _SHOWN_CODES, 'other kind')}; all of them: wikid lint"
     skipped = ", ".join(f"{line(why).replace('_', ' ')} {number:,}" for why, number in sorted(found.skipped.items()))
     packets = count(found.packets_without_page, "source packet")
     return (
@@ -261,3 +280,9 @@ def _verified(report: VerifyReport, width: int) -> list[Line]:
 
 def _no_vaults() -> list[Line]:
     return [row("No vault is registered."), row(Span("→ add your notes: wikid vault add PATH", "dim"), indent=2)]
+
+
+def _none_meant(what: str) -> list[Line]:
+    """For a call that named no vault there is, whether or not others are registered."""
+    said = "→ name one: --vault V; or add your notes: wikid vault add PATH"
+    return [row(what), row(Span(said, "dim"), indent=2)]
