@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from wikid_daemon.core import names
+from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
@@ -122,6 +123,7 @@ def daemon_status(started: datetime, endpoint: Path, connections: int) -> r.Daem
         uptime_s=round(time.monotonic() - _STARTED, 1),
         endpoint=str(endpoint),
         rss_bytes=_rss(),
+        java=jvm.running(),
         connections=connections,
     )
 

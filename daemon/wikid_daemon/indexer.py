@@ -17,7 +17,7 @@ import structlog
 
 from wikid_daemon import files
 from wikid_daemon.index import lifecycle
-from wikid_daemon.index.catalog import CatalogCorrupt, CatalogError
+from wikid_daemon.index.catalog import CatalogCorrupt, CatalogError, catalog_reason
 from wikid_daemon.index.lucene import LexicalIndexBusy, LexicalIndexDamaged
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import PassageEncoder, Vectors
@@ -382,7 +382,7 @@ class Indexer(Noticing):
 
     def _interrupted(self, problem: Exception) -> str:
         """A full disk, say: reads go on from the last good generation, and everything is looked at again soon."""
-        reason = files.failure_reason(problem) if isinstance(problem, OSError) else type(problem).__name__
+        reason = files.failure_reason(problem) if isinstance(problem, OSError) else catalog_reason(problem)
         if self.state.reason != reason:
             unexpected = None if isinstance(problem, TROUBLE) else problem
             log.error("indexing_interrupted", vault_id=self.vault.vault_id, kind=reason, exc_info=unexpected)

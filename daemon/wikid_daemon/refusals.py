@@ -44,7 +44,7 @@ def translated(work: Callable[[], T]) -> T:
     except FolderUnreadable as problem:
         raise RequestRefused("vault_unavailable", str(problem), hint="check its permissions") from None
     except VaultError as problem:
-        raise RequestRefused("vault_unavailable", str(problem)) from None
+        raise RequestRefused("vault_unavailable", str(problem), hint="look at: wikid doctor") from None
     except ReadOnlyVault as problem:
         raise RequestRefused("read_only", str(problem), hint="check the permissions of its meta folder") from None
     except LockBusy as problem:

@@ -388,9 +388,11 @@ class Vaults:
             return self.applying(where, automatic=automatic, ambient=ambient)
         if wanted == "all":
             return [Applied(each, self._layer(each), "all vaults") for each in self.all()]
-        if wanted in ("personal", "project"):
-            return [each for each in self.applying(where, automatic=False) if each.layer == wanted]
         assert wanted is not None
+        if wanted in ("personal", "project"):
+            found = [each for each in self.applying(where, automatic=False) if each.layer == wanted]
+            if found or not self._matching(wanted):  # a vault may be named so, and a page is addressed by its vault
+                return found
         indexer = self.find(wanted)
         return [Applied(indexer, self._layer(indexer), "named in the call")]
 

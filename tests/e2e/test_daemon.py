@@ -804,6 +804,7 @@ def test_status_names_the_models_and_counts_the_vectors(warm: DaemonProcess) -> 
     assert ready["reranker"].name == "late interaction"
     assert ready["embedder"].identity in ready["reranker"].identity
     status = warm.status("notes")
+    assert int(warm.client.status().daemon.java) >= 21
     assert status.versions["model"] == ready["embedder"].identity
     assert (status.embedded, status.embedding_pending) == (status.chunks, 0)
 
@@ -834,3 +835,4 @@ def test_without_java_meaning_answers_alone(tmp_path: Path, model_cache: Path) -
         words = daemon.client.recall("dock", vault="notes", mode="lexical")
         assert "java_unavailable" in [each.kind for each in words.diagnostics]
         assert daemon.status("notes").state == "ready"
+        assert daemon.client.status().daemon.java == ""

@@ -109,6 +109,25 @@ def test_a_start_on_a_full_disk_goes_on_when_there_is_room(daemon: DaemonProcess
     assert daemon.client.verify(vault="notes").vaults[0].differences == ()
 
 
+def test_a_full_rebuild_without_room_keeps_the_index_in_use_and_leaves_nothing_behind(
+    daemon: DaemonProcess, root: Path, small_disk: Path
+) -> None:
+    daemon.add(root, "notes")
+    before = daemon.found(WORD, "notes")
+    filler = fill(small_disk)
+    with pytest.raises(RequestRefused) as refused:
+        daemon.client.reindex(vault="notes", scope="all", force=True, components=["lexical"])
+    assert refused.value.kind == "vault_unavailable"
+    assert "disk_full" in refused.value.message
+    assert refused.value.hint
+    assert daemon.found(WORD, "notes") == before
+    filler.unlink()
+    assert [each.name for each in small_disk.glob("staging-*")] == []
+    daemon.client.reindex(vault="notes", scope="all", force=True, components=["lexical"])
+    assert daemon.found(WORD, "notes") == before
+    assert daemon.client.verify(vault="notes").vaults[0].differences == ()
+
+
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[DaemonProcess]:
     """A daemon that permissions hold, also where the tests run as root."""

@@ -202,6 +202,21 @@ def test_t38_a_thousand_judgments_are_bounded_and_half_is_left_after_ninety_days
     assert max(moved.values()) <= 1.10
 
 
+def test_feedback_on_a_page_that_was_deleted_counts_for_nothing_and_comes_back_with_it(world: World) -> None:
+    page_of_bert = world.wiki / f"{BERT}.md"
+    before = page_of_bert.read_bytes()
+    world.append(*(world.event(BERT, "relevant") for _ in range(20)))
+    world.daemon.client.sync(vault=world.name)
+    until(lambda: world.factors()[BERT] > 1, "the judgments having an effect")
+    page_of_bert.unlink()
+    world.daemon.client.sync(vault=world.name)
+    assert BERT not in world.factors()
+    assert world.status() == ("on", "")
+    page_of_bert.write_bytes(before)
+    world.daemon.client.sync(vault=world.name)
+    until(lambda: world.factors().get(BERT, 0) > 1, "the judgments having an effect again")
+
+
 def test_a_log_that_cannot_be_read_disables_feedback_and_lint_tells(world: World) -> None:
     plain = world.factors()
     world.append(world.event(ANNA, "relevant"))

@@ -505,6 +505,23 @@ def test_an_automatic_recall_in_a_project_that_cannot_be_opened_stays_out_of_the
     assert [each.layer for each in daemon.vaults.applying(tmp_path, automatic=True)] == ["personal"]
 
 
+@pytest.mark.parametrize("word", ["personal", "project", "active", "all"])
+def test_a_vault_that_is_named_as_a_layer_is_found_where_no_layer_answers_to_the_word(
+    daemon: Daemon, tmp_path: Path, word: str
+) -> None:
+    base_notes(tmp_path / "notes", 1)
+    opened(daemon, tmp_path / "notes", word)
+    assert [each.vault.name for each in daemon.vaults.chosen(word, tmp_path / "elsewhere", automatic=False)] == [word]
+
+
+def test_a_layer_comes_before_a_vault_of_its_name(daemon: Daemon, tmp_path: Path) -> None:
+    init_vault(tmp_path / "user", "me", "personal")
+    base_notes(tmp_path / "notes", 1)
+    opened(daemon, tmp_path / "notes", "personal")
+    chosen = daemon.vaults.chosen("personal", tmp_path / "elsewhere", automatic=False)
+    assert [(each.layer, each.vault.root) for each in chosen] == [("personal", tmp_path / "user")]
+
+
 # -- recall ------------------------------------------------------------------------------------------------------------
 
 

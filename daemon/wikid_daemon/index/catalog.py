@@ -40,12 +40,26 @@ CatalogCorrupt: Final = (apsw.CorruptError, apsw.NotADBError)
 
 _SUFFIXES: Final = ("", "-wal", "-shm")  # of the files that one SQLite database is
 
+_REASONS: Final = (
+    (apsw.FullError, "disk_full"),
+    (apsw.ReadOnlyError, "read_only"),
+    (apsw.PermissionsError, "permission_denied"),
+    (apsw.CantOpenError, "cannot_be_opened"),
+    (apsw.IOError, "input_output_error"),
+    (CatalogCorrupt, "catalog_damaged"),
+)
+
 # anything else, a full disk or too many open files, passes, and must not cost every vector
 _DAMAGE: Final = (*CatalogCorrupt, apsw.SQLError)
 
 
 class CatalogDamaged(Exception):
     """The database cannot be read or has another schema; it is rebuilt from the vault."""
+
+
+def catalog_reason(problem: Exception) -> str:
+    """A stable word for why the catalog failed, the same as a file's failure has."""
+    return next((word for kind, word in _REASONS if isinstance(problem, kind)), type(problem).__name__)
 
 
 class Catalog(CatalogReader):

@@ -91,6 +91,11 @@ def start() -> None:
         root.setLevel(level)
 
 
+def running() -> str:
+    """The major version of the machine that runs; empty where none does (yet)."""
+    return "" if _autoclass is None else str(release(Path(os.environ["JAVA_HOME"])))
+
+
 def java_class(name: str) -> Any:
     """The Java class `name`, public members only (half the reflection). Call `start` first."""
     if _autoclass is None:
