@@ -16,6 +16,7 @@ from builders import FakeEmbedder
 from wikid_daemon.core.manifest import Known, Stamp
 from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog_rows import NewPage
+from wikid_daemon.index.lucene import LexicalIndex
 from wikid_daemon.index.pages import new_page, stored_embedding_text
 from wikid_daemon.index.store import Store
 
@@ -61,6 +62,22 @@ def test_a_batch_is_one_generation_and_searchable_at_once(folder: Path) -> None:
     assert (applied.written, applied.removed, applied.generation) == (1, 1, 2)
     assert (found(store, "word3"), found(store, "other"), found(store, "word4")) == ([], ["n3"], [])
     store.close()
+
+
+def test_a_generation_is_told_once_its_pages_are_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled(folder)
+    told = []
+    refresh = LexicalIndex.refresh
+
+    def shown(index: LexicalIndex) -> None:
+        told.append((store.generation, found(store, "later")))
+        refresh(index)
+        told.append((store.generation, found(store, "later")))
+
+    monkeypatch.setattr(LexicalIndex, "refresh", shown)
+    store.apply([note("new.md", "# New\n\nlater\n")], [])
+    assert told == [(1, []), (1, ["new"])]
+    assert store.generation == 2
 
 
 def test_unchanged_text_under_another_name_keeps_its_vector(folder: Path) -> None:

@@ -75,6 +75,7 @@ class Store:
         except BaseException:
             self.catalog.close()
             raise
+        self.generation = self.catalog.generation  # of what answers; the catalog's is ahead of it until Lucene shows all
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -209,6 +210,7 @@ class Store:
             # the catalog has the batch, whatever became of Lucene
             self._chunks += len(added) - len(dropped)
             self._publish_vectors(fresh, added, dropped)
+        self.generation = generation
         return Applied(sum(new.summary is not None for new in pages), gone, generation)
 
     def touch(self, files: Sequence[tuple[str, Stamp]]) -> None:
@@ -273,6 +275,7 @@ class Store:
         if old is not None:
             old.stop_writing()
             self._lexical = self._open_lexical()
+            self.generation = self.catalog.generation
             old.close()
 
     def take_over(self, other: Store, kept: Iterable[str]) -> None:
@@ -281,6 +284,7 @@ class Store:
         self.apply([page for path in kept if (page := other.catalog.page_as_new(path)) is not None], ())
         self.catalog.take_vectors(other._folder / CATALOG)
         self.catalog.follow(max(other.generation, self.generation))
+        self.generation = self.catalog.generation
         self.commit()
 
     def rebuild_lexical(self) -> None:
@@ -300,10 +304,6 @@ class Store:
         return False
 
     # -- reading: any thread -------------------------------------------------------------------------------------------
-
-    @property
-    def generation(self) -> int:
-        return self.catalog.generation
 
     @property
     def in_place(self) -> bool:
