@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import allocate_lock, get_ident  # `threading` would be loaded for these two alone
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT: Final = 30.0
 LONG_TIMEOUT: Final = 3_600.0
+OWN_CLIENT_HINT: Final = "give each thread a client of its own"
+
+_LONGEST_WAIT: Final = 1_000_000.0  # a lock takes no endless time
 
 
 class LaterRecords:
@@ -45,7 +49,8 @@ OnProgress = Callable[[Progress], None]
 class Caller:
     """Opens the connection at the first call, starting a daemon where none runs (unless `start=False`).
 
-    `timeout` is in seconds and holds for each call that names none.
+    `timeout` is in seconds and holds for each call that names none. Threads that share one take turns, and the wait for
+    a turn counts as part of the call.
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class Caller:
         self._transport = transport or SocketTransport(_socket(endpoint), start=start)
         self._timeout = timeout
         self._calls = 0
+        self._turn = allocate_lock()
+        self._caller: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -100,12 +107,26 @@ class Caller:
         deadline: float,
         progress: OnProgress | None = None,
     ) -> T:
+        self._take_turn(deadline)
+        try:
+            answer = self._ask(method, params, deadline, progress)
+        finally:
+            self._caller = None
+            self._turn.release()
+        return answer_of(kind, method, answer)
+
+    def _take_turn(self, deadline: float) -> None:
+        if self._caller == get_ident():
+            raise RuntimeError("a client makes one call at a time: a progress callback needs a client of its own")
+        if not self._turn.acquire(timeout=min(max(deadline - time.monotonic(), 0), _LONGEST_WAIT)):
+            raise DaemonFailed("another thread's call over this client did not end in time", hint=OWN_CLIENT_HINT)
+        self._caller = get_ident()
+
+    def _ask(self, method: str, params: dict[str, Any], deadline: float, progress: OnProgress | None) -> dict[str, Any]:
         self._calls += 1
         call_id = self._calls
-        given = {name: value for name, value in params.items() if value is not None}
-        if progress is not None:
-            given["progress_token"] = f"call-{call_id}"
-        line = request(call_id, method, given)
+        token = None if progress is None else token_of(call_id)
+        line = request(call_id, method, given(params, token))
         answered = False
         try:
             self._transport.connect(deadline)
@@ -115,41 +136,69 @@ class Caller:
         finally:
             if not answered:
                 self._transport.close()  # whatever still arrives belongs to a call that is over
-        if "error" in answer:
-            raise RequestRefused.from_wire(answer["error"])
-        try:
-            return decode(kind, answer.get("result"))
-        except DecodeError as error:
-            raise DaemonFailed(
-                f"the daemon's answer to {method} cannot be read: {error}",
-                hint="client and daemon may differ in version; run: wikid restart",
-            ) from error
+        return answer
 
     def _await(self, call_id: int, deadline: float, progress: OnProgress | None) -> dict[str, Any]:
         while True:
             message = self._message(deadline)
             if message.get("method") == "$/progress":
-                if progress is not None and (step := _progress(message, f"call-{call_id}")):
+                if progress is not None and (step := progress_of(message, token_of(call_id))):
                     progress(step)
             elif "method" not in message and message.get("id") in (call_id, None):
                 return message
 
     def _message(self, deadline: float) -> dict[str, Any]:
-        line = self._transport.receive(deadline)
-        try:
-            message = parse(line)
-        except RequestRefused:
-            message = None
-        if not isinstance(message, dict):
-            raise DaemonFailed("what answers at the endpoint does not speak wikid's protocol", hint="wikid restart")
-        return message
+        return message_of(self._transport.receive(deadline))
 
 
 def _socket(endpoint: str | os.PathLike[str] | None) -> Path:
     return socket_path({"WIKID_SOCKET": os.fspath(endpoint)}) if endpoint is not None else socket_path()
 
 
-def _progress(message: dict[str, Any], token: str) -> Progress | None:
+def within(timeout: float | None, otherwise: float) -> float:
+    """How long a call may take that has a time-out of its own. None at all, 0, is one too."""
+    return otherwise if timeout is None else timeout
+
+
+def token_of(call_id: int) -> str:
+    """Under which a call's progress is reported."""
+    return f"call-{call_id}"
+
+
+def given(params: dict[str, Any], progress_token: str | None) -> dict[str, Any]:
+    """The params that are sent: those the caller set, since the daemon knows the defaults."""
+    sent = {name: value for name, value in params.items() if value is not None}
+    if progress_token is not None:
+        sent["progress_token"] = progress_token
+    return sent
+
+
+def message_of(data: bytes) -> dict[str, Any]:
+    """One message from the daemon; DaemonFailed where it is none."""
+    try:
+        message = parse(data)
+    except RequestRefused:
+        message = None
+    if not isinstance(message, dict):
+        raise DaemonFailed("what answers at the endpoint does not speak wikid's protocol", hint="wikid restart")
+    return message
+
+
+def answer_of(kind: type[T], method: str, answer: dict[str, Any]) -> T:
+    """The result in an answer, as a `kind`. RequestRefused where it is an error, DaemonFailed where it fits nothing."""
+    if "error" in answer:
+        raise RequestRefused.from_wire(answer["error"])
+    try:
+        return decode(kind, answer.get("result"))
+    except DecodeError as error:
+        raise DaemonFailed(
+            f"the daemon's answer to {method} cannot be read: {error}",
+            hint="client and daemon may differ in version; run: wikid restart",
+        ) from error
+
+
+def progress_of(message: dict[str, Any], token: str) -> Progress | None:
+    """The step that a `$/progress` tells under `token`, if it does."""
     params = message.get("params")
     if not isinstance(params, dict) or params.get("token") != token:
         return None

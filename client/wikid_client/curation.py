@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wikid_client.caller import LONG_TIMEOUT, Caller, LaterRecords
+from wikid_client.caller import LONG_TIMEOUT, Caller, LaterRecords, within
 
 if TYPE_CHECKING:
     from wikid_protocol import records as r
@@ -91,7 +91,7 @@ class Curation(Caller):
     ) -> r.ConflictList:
         """Claims that dispute each other, open ones first, and what was decided. Pass `next_cursor` back for more."""
         params = {"states": tuple(states), "limit": limit, "cursor": cursor, "vault": vault, "cwd": cwd}
-        return self._read(r.ConflictList, "conflict/list", params, timeout or LONG_TIMEOUT)
+        return self._read(r.ConflictList, "conflict/list", params, within(timeout, LONG_TIMEOUT))
 
     def conflict_resolve(
         self,

@@ -24,6 +24,15 @@ T = TypeVar("T")
 DAEMON: Final = "wikid_daemon"
 INSTALL_HINT: Final = "install its daemon as the README of wikid-memory says"
 
+_OF_A_SERVICE: Final = (
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "XPC_SERVICE_NAME",
+)
 _START_SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.004
 _LONGEST_PAUSE: Final = 0.1
@@ -63,18 +72,37 @@ def start_daemon(path: Path, connect: Callable[[], T | None], deadline: float) -
 
 def _spawn(command: list[str], path: Path, log: Path) -> subprocess.Popen[bytes]:
     output = _open_log(log)
-    try:
+
+    def spawn(flags: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             cwd="/",
-            env={**os.environ, "WIKID_SOCKET": os.fspath(path)},
+            env={**_own_environment(), "WIKID_SOCKET": os.fspath(path)},
             start_new_session=True,
+            creationflags=flags,
         )
+
+    try:
+        if sys.platform == "win32":
+            # a console of its own that nobody sees: with none at all, each program that the daemon runs would open one
+            flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
+            try:
+                # out of the terminal's job, which ends all its processes when the terminal closes
+                return spawn(flags | subprocess.CREATE_BREAKAWAY_FROM_JOB)
+            except PermissionError:
+                return spawn(flags)  # a job that lets nobody go
+        else:
+            return spawn(0)
     finally:
         os.close(output)
+
+
+def _own_environment() -> dict[str, str]:
+    """Without what a service manager told this process alone: the daemon is not the service that it waits for."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_A_SERVICE}
 
 
 def _open_log(log: Path) -> int:

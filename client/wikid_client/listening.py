@@ -109,7 +109,7 @@ class Subscription:
                 self._open = False
             else:
                 pause = _FIRST_PAUSE
-                change = None if line is None else _change_in(message_of(line))
+                change = None if line is None else change_in(message_of(line))
                 if isinstance(change, IndexChanged):
                     self._since = {**(self._since or {}), change.vault_id: change.generation}
                 if change is not None:
@@ -140,7 +140,7 @@ class Subscription:
         self._open = True
 
 
-def _change_in(message: dict[str, Any]) -> Change | None:
+def change_in(message: dict[str, Any]) -> Change | None:
     """What a notification tells; None for what a newer daemon tells beside it."""
     kind = EVENTS.get(str(message.get("method")))
     if kind is None:

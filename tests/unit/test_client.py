@@ -11,23 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import orjson
 import pytest
 
 import wikid_client
 from wikid_client import Client, DaemonFailed, DaemonNotRunning, Progress, RequestRefused, launch
 from wikid_client.caller import LONG_TIMEOUT
-from wikid_client.testing import FakeDaemon, sample_item, sample_recall
+from wikid_client.testing import FakeDaemon, Held, sample_item, sample_recall
 from wikid_protocol import records as r
 from wikid_protocol.decode import decode
 from wikid_protocol.messages import result
 from wikid_protocol.methods import METHODS
 
 RENAMED = {"index/reindex": "reindex", "index/sync": "sync", "index/verify": "verify"}
-NAMES = {name: RENAMED.get(name, name.replace("/", "_")) for name in METHODS if name != "initialize"}
+NO_CALLS = {"initialize", "subscribe", "unsubscribe"}  # the client makes them by itself, as part of something larger
+NAMES = {name: RENAMED.get(name, name.replace("/", "_")) for name in METHODS if name not in NO_CALLS}
 MODEL = r.ModelRecord(name="m", purpose="embedder", state="ready")
 
 # a process that listens as a daemon would, gives way where one listens already, and leaves when it is told to stop
@@ -75,7 +77,7 @@ def test_the_client_has_each_method_of_the_table(method: str) -> None:
 
 def test_the_client_has_no_method_that_the_table_lacks() -> None:
     public = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
-    assert public == {*NAMES.values(), "close"}
+    assert public == {*NAMES.values(), "close", "subscribe"}
 
 
 def _any_of(kind: object) -> str:
@@ -147,6 +149,47 @@ def test_a_writing_call_is_never_repeated() -> None:
     assert [method for method, _ in daemon.calls] == ["vault/add", "ping"]
 
 
+def test_a_writing_call_goes_on_after_a_restart_between_calls() -> None:
+    with FakeDaemon({"models/build": MODEL}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        client.ping()
+        daemon.stop()
+        daemon.start()
+        assert client.models_build("m") == MODEL
+        daemon.drop()
+        assert client.models_build("m") == MODEL
+    assert [method for method, _ in daemon.calls] == ["ping", "models/build", "models/build"]
+
+
+def test_threads_that_share_a_client_take_turns() -> None:
+    held = Held(sample_recall())
+    with (
+        FakeDaemon({"recall": held}) as daemon,
+        Client(endpoint=daemon.endpoint) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        recalled = pool.submit(client.recall, "q")
+        assert held.arrived.wait(20)
+        with pytest.raises(DaemonFailed, match="another thread") as caught:
+            client.ping(timeout=0.05)
+        assert "client of its own" in caught.value.hint
+        pings = [pool.submit(client.ping) for _ in range(3)]
+        held.release()
+        assert recalled.result() == held.answer
+        assert {each.result().version for each in pings} == {"0.0-fake"}
+    assert [method for method, _ in daemon.calls] == ["recall", "ping", "ping", "ping"]
+
+
+def test_a_progress_callable_cannot_call_over_the_client_that_waits_for_it() -> None:
+    def build(_: dict[str, Any]) -> Generator[Progress, None, r.ModelRecord]:
+        yield Progress("begin")
+        return MODEL
+
+    with FakeDaemon({"models/build": build}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        with pytest.raises(RuntimeError, match="client of its own"):
+            client.models_build("m", progress=lambda _: print(client.ping()))
+        assert client.ping()
+
+
 def test_a_late_answer_is_not_taken_for_the_next_one() -> None:
     let_go = threading.Event()
 
@@ -169,6 +212,8 @@ def test_long_calls_have_time_unless_told_otherwise(monkeypatch: pytest.MonkeyPa
         (lambda client: client.verify(), LONG_TIMEOUT),
         (lambda client: client.sync(timeout_ms=60_000), 65.0),
         (lambda client: client.reindex(timeout=4), 4.0),
+        (lambda client: client.verify(timeout=0), 0.0),
+        (lambda client: client.sync(timeout=0), 0.0),
         (lambda client: client.ping(), 9.0),
         (lambda client: client.ping(timeout=2), 2.0),
     ]
@@ -281,10 +326,9 @@ def test_a_daemon_that_is_not_installed_is_said_to_be_so(tmp_path: Path, monkeyp
         client.ping()
 
 
-def test_on_windows_the_client_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with Client(endpoint=tmp_path / "none.sock") as client, pytest.raises(DaemonNotRunning, match="named pipes"):
-        client.ping()
+def test_every_record_is_public() -> None:
+    records = {name for name, each in vars(r).items() if is_dataclass(each)}
+    assert records <= set(wikid_client.__all__)
 
 
 def test_every_public_name_is_there() -> None:
@@ -298,6 +342,16 @@ def test_importing_the_package_loads_next_to_nothing() -> None:
     heavy = "argparse asyncio aiohttp dataclasses numpy orjson rich socket subprocess typing wikid_protocol"
     code = f"import sys, wikid_client; print(*sorted(set({heavy.split()}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-S", "-c", code], env=_paths(), capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
+def test_the_blocking_client_loads_neither_an_event_loop_nor_a_web_client() -> None:
+    heavy = "aiohttp argparse asyncio concurrent numpy rich shutil subprocess tempfile threading"
+    code = f"import sys; from wikid_client import Client; print(*sorted(set({heavy.split()}) & set(sys.modules)))"
+    with_orjson = {"PYTHONPATH": os.pathsep.join((_paths()["PYTHONPATH"], str(Path(orjson.__file__).parents[1])))}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=with_orjson, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "\n"
 
 
