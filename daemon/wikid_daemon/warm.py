@@ -1,25 +1,28 @@
-"""The embedder, kept warm: loaded in the background at start, built on request, and honest about its absence."""
+"""The embedder, kept warm: loaded in the background at start, changed on request, and honest about its absence."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import structlog
 
-from wikid_daemon.index.encoders import Embedder
+from wikid_daemon.index.encoders import Embedder, damage
+from wikid_daemon.models import hub_cache
 from wikid_daemon.models.build import build
-from wikid_daemon.models.catalogue import CATALOGUE
+from wikid_daemon.models.catalogue import ALIASES, CATALOGUE, DEFAULT_MODEL, catalogue_name
 from wikid_daemon.models.failures import ModelUnusable
-from wikid_daemon.models.location import ModelFolder, list_models, locate, models_folder
+from wikid_daemon.models.location import ModelFolder, hub_models, list_models, locate, models_folder, places
+from wikid_daemon.models.mending import Mending
 from wikid_daemon.searching import Absence
 from wikid_protocol.records import ModelRecord
 
 BUILD_REMEDY: Final = "wikid models build"
+VARIABLE: Final = "WIKID_EMBED_MODEL"
 
 log = structlog.get_logger("warm")
 
@@ -37,7 +40,7 @@ class _Held:
 
 class WarmEmbedder:
     """One embedder for all vaults. `configured` names a model that the settings ask for; `on_ready` is called from the
-    loading thread."""
+    loading thread. While another one is loaded, the one before it answers."""
 
     def __init__(
         self, environment: Mapping[str, str], cache: Path, configured: str | None, on_ready: Callable[[], None]
@@ -47,35 +50,88 @@ class WarmEmbedder:
         self._configured = configured
         self._on_ready = on_ready
         self._held = _Held("loading")
+        self._loading = threading.Lock()
         self._building = threading.Lock()
+        self._mending = Mending(self._is_lacking, self._places, self.load)
 
     def start(self) -> None:
-        """Load the model, if there is one, without making anybody wait."""
+        """Load the model, if there is one, without making anybody wait, and again when its files have been mended."""
         threading.Thread(target=self.load, name="load-embedder", daemon=True).start()
+        self._mending.start("mend-embedder")
+
+    @property
+    def wanted(self) -> str:
+        """The model that the environment or the settings ask for."""
+        return self._environment.get(VARIABLE) or self._configured or DEFAULT_MODEL
 
     def load(self) -> None:
         """Find and open the model; afterwards the state is ready, absent or failed."""
+        with self._loading:
+            self._mending.attempt()
+            self._held = self._loaded()
+            held = self._held
+        if held.folder is not None and held.state == "ready":
+            log.info("model_ready", model=held.folder.identity)
+            self._on_ready()
+        elif held.state == "failed":
+            log.warning("model_failed")
+
+    def _loaded(self) -> _Held:
         folder: ModelFolder | None = None
         try:
             folder = locate(self._environment, self._cache, self._configured)
             if folder is None:
-                self._held = _Held("absent", reason="no embedding model has been built")
-                return
-            self._held = _Held("loading", None, folder)
-            self._held = _Held("ready", Embedder.load(folder, workers=min(2, os.cpu_count() or 1)), folder)
+                reason, remedy = _not_there(self.wanted)
+                return _Held("absent", reason=reason, remedy=remedy)
+            if self._held.embedder is None:
+                self._held = _Held("loading", None, folder)
+            return _Held("ready", opened(folder), folder)
         except OSError as problem:
-            self._held = _Held("failed", None, folder, f"The model cannot be read ({type(problem).__name__}).")
-            return
+            return _Held("failed", None, folder, f"The model cannot be read ({type(problem).__name__}).")
         except ModelUnusable as problem:
-            self._held = _Held("failed", None, folder, problem.reason, problem.hint)
-            log.warning("model_failed", kind=type(problem).__name__)
-            return
+            return _Held("failed", None, folder, problem.reason, problem.hint)
+
+    def switch(self, name: str, folder: ModelFolder, embedder: Embedder) -> None:
+        """From now on use this embedder, which the settings call `name`: it is warm, so nobody waits."""
+        with self._loading:
+            self._configured = name
+            self._held = _Held("ready", embedder, folder)
         log.info("model_ready", model=folder.identity)
         self._on_ready()
+
+    def configure(self, name: str) -> None:
+        """The settings ask for another model, which something that stands above them still hides."""
+        self._configured = name
+
+    def found_damaged(self, folder: ModelFolder, files: list[str]) -> None:
+        """Where this is the model in use, answer without it until its files are mended."""
+        with self._loading:
+            if self._held.folder is None or self._held.folder.path != folder.path:
+                return
+            problem = damage(folder, files)
+            self._mending.attempt()
+            self._held = _Held("failed", None, folder, problem.reason, problem.hint)
+        log.warning("model_failed")
+
+    def _is_lacking(self) -> bool:
+        return self._held.state in ("absent", "failed")
+
+    def _places(self) -> Iterator[Path]:
+        try:
+            yield from places(self.wanted, self._environment, self._cache)
+        except ModelUnusable:  # a name that cannot be one: no file will help
+            return
+
+    # -- who asks ------------------------------------------------------------------------------------------------------
 
     def current(self) -> Embedder | None:
         """The embedder, once it is warm."""
         return self._held.embedder
+
+    @property
+    def folder(self) -> ModelFolder | None:
+        """The folder of the model in use, or of the one that failed."""
+        return self._held.folder
 
     def for_recall(self) -> Embedder | Absence:
         """The embedder for a query, or why words alone answer."""
@@ -91,45 +147,85 @@ class WarmEmbedder:
     def build(
         self, name: str, progress: Callable[[str, float | None], None], cancelled: Callable[[], bool]
     ) -> ModelRecord:
-        """Build the model and start using it. ModelBuildFailed."""
+        """Build the model and use it where it is the one that is asked for. ModelBuildFailed."""
         with self._building:
             folder = build(name, self._cache, progress, cancelled)
-        current = self._held.folder
-        if self._held.state != "ready" or current is None or current.identity != folder.identity:
-            self.load()
-        return next(each for each in self.records() if each.name == name)
-
-    def records(self) -> tuple[ModelRecord, ...]:
-        """Every model in the catalogue or on disk, with the state of the one in use."""
         held = self._held
+        is_new = held.folder is None or held.folder.identity != folder.identity
+        if held.state != "ready" or (is_new and catalogue_name(self.wanted) == folder.name):
+            self.load()
+        return self.record_of(folder)
+
+    # -- as records ----------------------------------------------------------------------------------------------------
+
+    def records(self, *, everything: bool = False) -> tuple[ModelRecord, ...]:
+        """The model that is asked for and those on disk, with the state of the one in use; with `everything` also those
+        that could be built, and those that other programs have fetched."""
+        held, wanted = self._held, catalogue_name(self.wanted)
         built = {folder.name: folder for folder in list_models(self._cache)}
         if held.folder is not None:
             built[held.folder.name] = held.folder
-        names = dict.fromkeys((*CATALOGUE, *built))
+        names = dict.fromkeys(built)
+        if held.folder is None:
+            names = {wanted: None, **names}
+        if everything:
+            names = dict.fromkeys((*CATALOGUE, *names, *hub_models(self._environment)))
         return tuple(self._record(name, built.get(name), held) for name in names)
 
+    def record_of(self, folder: ModelFolder) -> ModelRecord:
+        """The model of that folder, whether it is in use or not."""
+        return self._record(folder.name, folder, self._held)
+
     def _record(self, name: str, folder: ModelFolder | None, held: _Held) -> ModelRecord:
-        licence = CATALOGUE[name].licence if name in CATALOGUE else ""
-        if folder is None:
-            loading = held.state == "loading"
-            reason = "" if loading else f"not built; run: {BUILD_REMEDY}"
-            return ModelRecord(
-                name=name,
-                purpose="embedder",
-                state="absent",
-                licence=licence,
-                path=str(models_folder(self._cache) / name),
-                reason=reason,
-            )
-        in_use = held.folder is not None and held.folder.path == folder.path
+        model = CATALOGUE.get(name)
+        path = hub_cache.snapshot(self._environment, name) if folder is None else folder.path
+        source: Literal["catalogue", "hub", "folder"] = "folder" if model is None else "catalogue"
+        if path is not None and hub_cache.name_of(path) is not None:
+            source = "hub"
+        state, reason, remedy = self._condition(name, folder, held)
         return ModelRecord(
             name=name,
             purpose="embedder",
-            state=held.state if in_use else "built",
-            identity=folder.identity,
-            dims=folder.dims,
-            path=str(folder.path),
-            licence=licence,
-            size_bytes=sum(each.size for each in folder.files),
-            reason=held.reason if in_use else "",
+            state=state,
+            identity="" if folder is None else folder.identity,
+            dims=0 if folder is None else folder.dims,
+            path=str(path or models_folder(self._cache) / name),
+            licence="" if model is None else model.licence,
+            size_bytes=0 if folder is None else folder.size,
+            reason=reason,
+            remedy=remedy,
+            source=source,
+            languages=() if model is None else model.languages,
+            aliases=tuple(alias for alias, target in ALIASES.items() if target == name),
         )
+
+    def _condition(self, name: str, folder: ModelFolder | None, held: _Held) -> tuple[str, str, str]:
+        """State, reason and remedy of the model of that name."""
+        if folder is not None:
+            in_use = held.folder is not None and held.folder.path == folder.path
+            return (held.state, held.reason, held.remedy if held.reason else "") if in_use else ("built", "", "")
+        if held.state == "failed" and held.folder is None and name == catalogue_name(self.wanted):
+            return held.state, held.reason, held.remedy
+        if hub_cache.snapshot(self._environment, name) is not None:
+            return "built", "", ""
+        if held.state == "loading":
+            return "absent", "", ""
+        remedy = _not_there(name)[1]
+        return "absent", f"not {'built' if name in CATALOGUE else 'there'}; run: {remedy}", remedy
+
+
+def opened(folder: ModelFolder) -> Embedder:
+    """The embedder of a folder, warm. ModelUnusable."""
+    return Embedder.load(folder, workers=min(2, os.cpu_count() or 1))
+
+
+def _not_there(wanted: str) -> tuple[str, str]:
+    """Why the model that is asked for is absent, and the remedy."""
+    name = catalogue_name(wanted)
+    if name == DEFAULT_MODEL:
+        return "no embedding model has been built", BUILD_REMEDY
+    if name in CATALOGUE:
+        return f"the embedding model {name} has not been built", f"{BUILD_REMEDY} {name}"
+    if hub_cache.is_hub_name(name):
+        return f"the embedding model {name} has not been fetched", f"wikid models pull {name}"
+    return f"there is no embedding model {name}", "wikid models list"

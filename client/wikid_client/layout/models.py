@@ -18,7 +18,7 @@ def model_list(found: ModelList, width: int) -> list[Line]:
             [Span(", ".join(map(line, each.aliases)), "id"), line(each.name), Span(_languages(each), "dim")]
             for each in named
         ]
-        lines += [BLANK, row(Span("For `wikid models use`:", "dim")), *table(rows, indent=2)]
+        lines += [BLANK, row(Span("Short names:", "dim")), *table(rows, indent=2)]
     return lines or [row("wikid knows no models.")]
 
 
@@ -28,8 +28,11 @@ def used(found: ModelUse, width: int) -> list[Line]:
     is_set = "is no longer set" if found.value is None else "is set"
     lines += hanging("", f"{line(found.setting)} {is_set} in {line(found.path)}", width, 2, "dim")
     if found.embedding_pending and not found.diagnostics:
-        chunks = count(found.embedding_pending, "chunk")
-        told = f"{chunks} have no vector of it yet: words find them meanwhile, and `wikid status` shows how far it is"
+        chunks, have = count(found.embedding_pending, "chunk"), "has" if found.embedding_pending == 1 else "have"
+        what = "what it holds" if found.embedding_pending == 1 else "what they hold"
+        told = (
+            f"{chunks} {have} no vector of it yet: words find {what} meanwhile, and `wikid status` shows how far it is"
+        )
         lines += hanging("", told, width, 2)
     return [*lines, *diagnostics(found.diagnostics, width)]
 

@@ -1,7 +1,8 @@
-"""A cross-encoder: query and passage read together by a model that the user chose, one logit a pair.
+"""A cross-encoder: query and passage read together by a model that the user chose.
 
-Pairs run in batches of eight, the best candidates first, while there is time: ONNX Runtime's arena grows to the largest
-batch and stays there. What was judged for a query is kept, so that asking again costs nothing.
+It answers with one or two logits for a pair, or, being a language model, with the words yes and no after a dialogue
+that holds both. Pairs run in batches of eight, the best candidates first, while there is time: ONNX Runtime's arena
+grows to the largest batch and stays there. What was judged for a query is kept, so that asking again costs nothing.
 """
 
 from __future__ import annotations
@@ -10,26 +11,48 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from wikid_daemon.index.encoders import (
     MAX_CHARACTERS_PER_TOKEN,
-    Encoding,
     Tokenizer,
     Vector,
+    damage,
     open_session,
     open_tokenizer,
+    token_id,
 )
+from wikid_daemon.index.inputs import Inputs
 from wikid_daemon.index.late_interaction import RESERVE_MS, Asked, Passage
 from wikid_daemon.models.failures import ModelUnusable
-from wikid_daemon.models.location import ModelFolder
+from wikid_daemon.models.location import ModelFolder, damaged_files
+from wikid_daemon.models.presets import Dialogue
 
 BATCH: Final = 8
 KEPT_SCORES: Final = 4_096
 OUTPUT: Final = "logits"
-HINT: Final = "Check WIKID_RERANK_MODEL and rerankModel: it must be a sequence classifier with one or two labels."
+YES: Final = "yes"
+NO: Final = "no"
+HINT: Final = (
+    "Check WIKID_RERANK_MODEL and rerankModel: it must be a sequence classifier with one or two labels, or a language "
+    "model of a family whose dialogue wikid knows, as Qwen3-Reranker."
+)
+
+Row = tuple[Sequence[int], Sequence[int]]
+"""A pair as the model reads it: its token ids, and which side each belongs to."""
+
+
+class Reading(Protocol):
+    """How one kind of model reads a pair, and what its answer comes to."""
+
+    @property
+    def at_once(self) -> int: ...
+    def pair(self, query: str, passage: str) -> Row: ...
+    def verdicts(self, logits: Vector) -> list[float]:
+        """Scores 0 to 1 of the logits for each pair."""
+        ...
 
 
 class CrossEncoder:
@@ -39,17 +62,20 @@ class CrossEncoder:
         self.identity = f"cross-encoder:{folder.identity}"
         self._folder = folder
         self._session = session
-        self._tokenizer = tokenizer
-        self._inputs = tuple(entry.name for entry in session.get_inputs())
+        self._inputs = Inputs(session)
+        self._reading = _reading(folder, tokenizer)
         self._kept: OrderedDict[bytes, float] = OrderedDict()
         self._guard = threading.Lock()
 
     @classmethod
     def load(cls, folder: ModelFolder) -> CrossEncoder:
-        """Open the folder's files and judge one pair. Raises ModelUnusable."""
+        """Open the folder's files after checking their hashes, and judge one pair. Raises ModelUnusable."""
+        if damaged := damaged_files(folder):
+            raise damage(folder, damaged)
         try:
-            # the query is never cut: it is short, and all that is asked
-            encoder = cls(folder, open_session(folder, threads=0), open_tokenizer(folder, pairs=True))
+            # of a pair the query is never cut: it is short, and all that is asked
+            tokenizer = open_tokenizer(folder, pairs=folder.recipe.verdict == "logits")
+            encoder = cls(folder, open_session(folder, threads=0), tokenizer)
             encoder._judge([encoder._pair("ready", "ready")])
         except Exception as error:  # both libraries raise private exception types
             reason = f"The reranker {folder.name} does not load ({type(error).__name__}: {error})."
@@ -63,11 +89,12 @@ class CrossEncoder:
         found = [self._known(key) for key in keys]
         waiting = [place for place, score in enumerate(found) if score is None]
         slowest = 0.0
-        for start in range(0, len(waiting), BATCH):
+        step = self._reading.at_once
+        for start in range(0, len(waiting), step):
             before = left_ms()
             if before < RESERVE_MS + slowest:
                 break
-            self._fill(asked, passages, keys, found, waiting[start : start + BATCH])
+            self._fill(asked, passages, keys, found, waiting[start : start + step])
             slowest = max(slowest, before - left_ms())
         return found
 
@@ -88,22 +115,23 @@ class CrossEncoder:
             found[place] = score
             self._keep(keys[place], score)
 
-    def _pair(self, query: str, passage: str) -> Encoding:
-        return self._tokenizer.encode(query, passage[: self._folder.max_tokens * MAX_CHARACTERS_PER_TOKEN])
+    def _pair(self, query: str, passage: str) -> Row:
+        return self._reading.pair(query, passage[: self._folder.max_tokens * MAX_CHARACTERS_PER_TOKEN])
 
-    def _judge(self, pairs: Sequence[Encoding]) -> list[float]:
-        width = max(len(each.ids) for each in pairs)
-
-        def padded(rows: Sequence[Sequence[int]]) -> Any:
-            return np.array([[*row, *[0] * (width - len(row))] for row in rows], np.int64)
-
-        offered = {
-            "input_ids": padded([each.ids for each in pairs]),
-            "attention_mask": padded([each.attention_mask for each in pairs]),
-            "token_type_ids": padded([each.type_ids for each in pairs]),
-        }
-        (logits,) = self._session.run([OUTPUT], {name: offered[name] for name in self._inputs})
-        return probabilities(logits)
+    def _judge(self, pairs: Sequence[Row]) -> list[float]:
+        recipe = self._folder.recipe
+        width = max(len(ids) for ids, _ in pairs)
+        shape = (len(pairs), width)
+        ids, mask, sides = (
+            np.full(shape, recipe.padding, np.int64),
+            np.zeros(shape, np.int64),
+            np.zeros(shape, np.int64),
+        )
+        for place, (tokens, side) in enumerate(pairs):
+            filled = slice(width - len(tokens), None) if recipe.pads_left else slice(len(tokens))
+            ids[place, filled], sides[place, filled], mask[place, filled] = tokens, side, 1
+        (logits,) = self._session.run([OUTPUT], self._inputs.feed(ids, mask, sides))
+        return self._reading.verdicts(np.asarray(logits, np.float32))
 
     # -- what was judged before ----------------------------------------------------------------------------------------
 
@@ -124,6 +152,61 @@ class CrossEncoder:
             self._kept[key] = score
             if len(self._kept) > KEPT_SCORES:
                 self._kept.popitem(last=False)
+
+
+class _Classifier:
+    """A sequence classifier: both texts as a pair, one or two logits."""
+
+    at_once = BATCH
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def pair(self, query: str, passage: str) -> Row:
+        encoding = self._tokenizer.encode(query, passage)
+        return encoding.ids, encoding.type_ids
+
+    def verdicts(self, logits: Vector) -> list[float]:
+        return probabilities(logits)
+
+
+class _Conversation:
+    """A language model: both texts inside a dialogue of which the next word would be yes or no. The dialogue around
+    them is never cut, and of them only the passage is. One at a time: the graph gives a logit for every word of the
+    language at every token, which is some hundred megabytes a pair."""
+
+    at_once = 1
+
+    def __init__(self, tokenizer: Tokenizer, dialogue: Dialogue, most: int) -> None:
+        self._tokenizer = tokenizer
+        self._dialogue = dialogue
+        self._verdicts = [token_id(tokenizer, word) for word in (NO, YES)]
+        self._after = self._tokens(dialogue.after)
+        self._most = most - len(self._after)
+
+    def pair(self, query: str, passage: str) -> Row:
+        dialogue = self._dialogue
+        asked = self._tokens(dialogue.before + query + dialogue.between + passage)[: self._most]
+        ids = [*asked, *self._after]
+        return ids, [0] * len(ids)
+
+    def verdicts(self, logits: Vector) -> list[float]:
+        if logits.ndim != 3:
+            raise ValueError(f"the graph gives {logits.shape} for one pair, not logits of every word at every token")
+        return probabilities(logits[:, -1][:, np.array(self._verdicts, np.int64)])
+
+    def _tokens(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def _reading(folder: ModelFolder, tokenizer: Tokenizer) -> Reading:
+    recipe = folder.recipe
+    if recipe.verdict == "logits":
+        return _Classifier(tokenizer)
+    if recipe.dialogue is None:
+        raise ValueError("it is a language model of a family whose dialogue is not known")
+    return _Conversation(tokenizer, recipe.dialogue, folder.max_tokens)
 
 
 def probabilities(logits: Vector) -> list[float]:

@@ -11,11 +11,13 @@ take turns and leave a core to the recalls: those then take 14 ms each instead o
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 import onnxruntime
@@ -24,16 +26,17 @@ from tokenizers import Encoding as Encoding
 from tokenizers import Tokenizer as Tokenizer
 
 from wikid_daemon.index.familiarity import familiarity
+from wikid_daemon.index.inputs import Inputs
 from wikid_daemon.models.failures import ModelUnusable
-from wikid_daemon.models.location import REBUILD_HINT, ModelFolder, Pooling, damaged_files
+from wikid_daemon.models.location import ModelFolder, Pooling, damaged_files
 
 Vector = NDArray[np.float32]
 
 ASKED_SECONDS: Final = 0.2  # for so long after a query the next one is expected
 MAX_CHARACTERS_PER_TOKEN = 32
-POOLED_OUTPUT = "sentence_embedding"
+POOLED_OUTPUTS = ("sentence_embedding", "dense_vecs")
 TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
-UNKNOWN_TOKENS = frozenset({"[UNK]", "<unk>"})
+UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 
 
 class EmbedFailed(Exception):
@@ -67,8 +70,10 @@ class Embedder:
         self._folder = folder
         self._session = session
         self._tokenizer = tokenizer
-        self._inputs = tuple(entry.name for entry in session.get_inputs())
-        self._output = _output_of(session)
+        self._inputs = Inputs(session)
+        self._output = _output_of(session, folder.recipe.layer)
+        self._closing = token_id(tokenizer, folder.recipe.closing)
+        self._unknown = {tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS}
         self._workers = ThreadPoolExecutor(workers, "embed")
         self._ahead = 2 * workers
         self._asked = float("-inf")
@@ -80,16 +85,16 @@ class Embedder:
         Raises ModelUnusable.
         """
         if damaged := damaged_files(folder):
-            raise ModelUnusable(f"Files of the model {folder.name} are damaged: {', '.join(damaged)}.", REBUILD_HINT)
+            raise damage(folder, damaged)
         try:
             embedder = cls(folder, open_session(folder), open_tokenizer(folder), workers)
             produced = len(embedder._infer("ready"))
         except Exception as error:  # both libraries raise private exception types
             reason = f"The model {folder.name} does not load ({type(error).__name__}: {error})."
-            raise ModelUnusable(reason, REBUILD_HINT) from error
+            raise ModelUnusable(reason, folder.remedy) from error
         if produced != folder.dims:
             reason = f"The model {folder.name} makes vectors of {produced} dimensions, its settings say {folder.dims}."
-            raise ModelUnusable(reason, REBUILD_HINT)
+            raise ModelUnusable(reason, folder.remedy)
         return embedder
 
     def embed_query(self, text: str) -> Vector:
@@ -142,7 +147,7 @@ class Embedder:
             encoding = self._tokenizer.encode(clipped, add_special_tokens=False)
         except (TypeError, ValueError):  # not expressible in UTF-8
             return 0.0
-        return familiarity(clipped, encoding.offsets, [token in UNKNOWN_TOKENS for token in encoding.tokens])
+        return familiarity(clipped, encoding.offsets, [token in self._unknown for token in encoding.ids])
 
     def _embed(self, index: int, text: str) -> Vector:
         try:
@@ -156,9 +161,8 @@ class Embedder:
         return unit
 
     def _infer(self, text: str) -> Vector:
-        ids = np.array([self._tokenizer.encode(self._clipped(text)).ids], np.int64)
-        offered = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        (output,) = self._session.run([self._output], {name: offered[name] for name in self._inputs})
+        ids = closed(self._tokenizer.encode(self._clipped(text)).ids, self._closing, self.max_tokens)
+        (output,) = self._session.run([self._output], self._inputs.feed(np.array([ids], np.int64)))
         return _pooled(output[0], self._folder.pooling)
 
     def _clipped(self, text: str) -> str:
@@ -166,12 +170,47 @@ class Embedder:
         return text[: self.max_tokens * MAX_CHARACTERS_PER_TOKEN]
 
 
+def damage(folder: ModelFolder, files: Sequence[str]) -> ModelUnusable:
+    """The failure of a model whose `files` are not what they were."""
+    return ModelUnusable(f"Files of the model {folder.name} are damaged: {', '.join(files)}.", folder.remedy)
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int | None:
+    """The id of a token; None for no token. ValueError for one that the tokenizer lacks."""
+    if not token:
+        return None
+    found: int | None = tokenizer.token_to_id(token)
+    if found is None:
+        raise ValueError(f"tokenizer.json has no {token}")
+    return found
+
+
+def closed(ids: list[int], closing: int | None, most: int) -> list[int]:
+    """The ids with `closing` at their end, unless the tokenizer wrote it, and no more than `most` of them."""
+    if closing is None or (ids and ids[-1] == closing):
+        return ids
+    return [*ids[: most - 1], closing]
+
+
+# those in use, by the model's identity and whether they read pairs: the vocabulary of a multilingual model takes 290 MB
+_TOKENIZERS: Final[WeakValueDictionary[tuple[str, bool], Tokenizer]] = WeakValueDictionary()
+_OPENING: Final = threading.Lock()
+
+
 def open_tokenizer(folder: ModelFolder, *, pairs: bool = False) -> Tokenizer:
-    """The folder's tokenizer, cutting at the model's window and padding nothing. Of `pairs` only the second is cut."""
-    tokenizer = Tokenizer.from_file(str(folder.tokenizer))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(folder.max_tokens, strategy="only_second" if pairs else "longest_first")
-    return tokenizer
+    """The folder's tokenizer, cutting at the model's window and padding nothing. Of `pairs` only the second is cut.
+
+    Whoever opens the same model's at the same time shares one, which any thread may use and none may change.
+    """
+    with _OPENING:
+        shared = _TOKENIZERS.get((folder.identity, pairs))
+        if shared is not None:
+            return shared
+        tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(folder.max_tokens, strategy="only_second" if pairs else "longest_first")
+        _TOKENIZERS[folder.identity, pairs] = tokenizer
+        return tokenizer
 
 
 def open_session(folder: ModelFolder, threads: int = 1) -> Any:
@@ -197,17 +236,19 @@ def open_session(folder: ModelFolder, threads: int = 1) -> Any:
     )
 
 
-def _output_of(session: Any) -> str:
+def _output_of(session: Any, layer: str) -> str:
     present = {entry.name for entry in session.get_outputs()}
-    for name in (POOLED_OUTPUT, *TOKEN_OUTPUTS):
-        if name in present:
-            return name
-    raise ValueError(f"the graph has none of the outputs {POOLED_OUTPUT}, {', '.join(TOKEN_OUTPUTS)}")
+    possible = POOLED_OUTPUTS if layer else (*POOLED_OUTPUTS, *TOKEN_OUTPUTS)
+    found = next((name for name in possible if name in present), None)
+    if found is None:
+        why = f", which the layer {layer} makes necessary" if layer else ""
+        raise ValueError(f"the graph has none of the outputs {', '.join(possible)}{why}")
+    return found
 
 
 def _pooled(output: Vector, pooling: Pooling) -> Vector:
     """A text's vector (dims,) from the graph's: already pooled (dims,), or one per token (tokens, dims)."""
     if output.ndim == 1:
         return output
-    pooled: Vector = output[0] if pooling == "cls" else output.mean(axis=0)
+    pooled: Vector = {"cls": output[0], "last": output[-1]}[pooling] if pooling != "mean" else output.mean(axis=0)
     return pooled

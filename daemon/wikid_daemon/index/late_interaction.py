@@ -27,8 +27,9 @@ from wikid_daemon.index.encoders import (
     open_session,
     open_tokenizer,
 )
+from wikid_daemon.index.inputs import Inputs
 from wikid_daemon.models.failures import ModelUnusable
-from wikid_daemon.models.location import REBUILD_HINT, ModelFolder
+from wikid_daemon.models.location import ModelFolder
 
 CACHE_BYTES: Final = 32 << 20
 RESERVE_MS: Final = 10.0  # what scoring takes once the vectors are there
@@ -62,7 +63,7 @@ class LateInteraction:
         self._folder = folder
         self._session = session
         self._tokenizer = tokenizer
-        self._inputs = tuple(entry.name for entry in session.get_inputs())
+        self._inputs = Inputs(session)
         self._output = _token_output(session)
         self._workers = ThreadPoolExecutor(workers, "rerank")
         self._at_once = workers
@@ -76,7 +77,7 @@ class LateInteraction:
             reranker._tokens("ready")
         except Exception as error:  # both libraries raise private exception types
             reason = f"The model {folder.name} gives no token vectors ({type(error).__name__}: {error})."
-            raise ModelUnusable(reason, REBUILD_HINT) from error
+            raise ModelUnusable(reason, folder.remedy) from error
         return reranker
 
     def scores(self, asked: Asked, passages: Sequence[Passage], left_ms: Callable[[], float]) -> list[float | None]:
@@ -131,9 +132,7 @@ class LateInteraction:
         return kept
 
     def _run(self, ids: Sequence[int]) -> Vector:
-        row = np.array([ids], np.int64)
-        offered = {"input_ids": row, "attention_mask": np.ones_like(row), "token_type_ids": np.zeros_like(row)}
-        (output,) = self._session.run([self._output], {name: offered[name] for name in self._inputs})
+        (output,) = self._session.run([self._output], self._inputs.feed(np.array([ids], np.int64)))
         vectors: Vector = output[0]
         unit: Vector = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         return unit

@@ -89,7 +89,8 @@ class Vectors:
                 made.append((chunk.hash, outcome))
             if len(made) >= STORE_EVERY:
                 generated += _keep(store, made)
-            if interrupted():
+            # one that was replaced meanwhile makes vectors nobody will ask for
+            if interrupted() or self._encoder() is not encoder:
                 break
         generated += _keep(store, made)
         if told:

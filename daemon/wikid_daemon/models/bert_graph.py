@@ -17,6 +17,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
 IR_VERSION = 8
+# the first that know four-bit numbers
+FOUR_BIT_OPSET = 21
+FOUR_BIT_IR_VERSION = 10
+FOUR_BIT_DOMAIN = "com.microsoft"
+FOUR_BIT_ZERO = 8
 MASKED_SCORE = -1e4
 SMALLEST_COUNT = 1e-9
 
@@ -25,6 +30,20 @@ Weights = Mapping[str, np.ndarray[Any, Any]]
 
 class UnsupportedArchitecture(ValueError):
     """The configuration describes something other than an encoder this module can write."""
+
+
+@dataclass(frozen=True, slots=True)
+class FourBitTable:
+    """Rows of four-bit numbers: ``packed`` (rows, width / 2), the even places in the low halves, and a scale for each
+    block of a row, ``scales`` (rows, blocks). A number stands for itself less eight, times its scale."""
+
+    packed: np.ndarray[Any, Any]
+    scales: np.ndarray[Any, Any]
+
+    @property
+    def block(self) -> int:
+        """Numbers to a scale."""
+        return 2 * int(self.packed.shape[1]) // int(self.scales.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +73,10 @@ class BertConfig:
         return config
 
 
-def bert_graph(config: BertConfig, weights: Weights) -> onnx.ModelProto:
-    """The float32 graph, checked. A missing weight raises KeyError with its name."""
-    writer = _GraphWriter(config, weights)
+def bert_graph(config: BertConfig, weights: Weights, words: FourBitTable | None = None) -> onnx.ModelProto:
+    """The float32 graph, checked; its word vectors come from ``words`` where that is given, and stay as they are there.
+    A missing weight raises KeyError with its name."""
+    writer = _GraphWriter(config, weights, words)
     graph = helper.make_graph(
         writer.write(),
         "bert",
@@ -67,9 +87,11 @@ def bert_graph(config: BertConfig, weights: Weights) -> onnx.ModelProto:
         ],
         writer.constants,
     )
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="wikid"
-    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    if words is not None:
+        opsets = [helper.make_opsetid("", FOUR_BIT_OPSET), helper.make_opsetid(FOUR_BIT_DOMAIN, 1)]
+    version = IR_VERSION if words is None else FOUR_BIT_IR_VERSION
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=version, producer_name="wikid")
     onnx.checker.check_model(model)
     return model
 
@@ -81,8 +103,9 @@ def _value(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
 class _GraphWriter:
     """Collects nodes and constants while the encoder is spelled out from input to output."""
 
-    def __init__(self, config: BertConfig, weights: Weights) -> None:
+    def __init__(self, config: BertConfig, weights: Weights, words: FourBitTable | None) -> None:
         self.constants: list[onnx.TensorProto] = []
+        self._words = words
         self._config = config
         self._weights = {name.removeprefix("bert."): array for name, array in weights.items()}
         self._nodes: list[onnx.NodeProto] = []
@@ -100,13 +123,32 @@ class _GraphWriter:
         return self._nodes
 
     def _embeddings(self) -> str:
-        words = self._constant("words", self._weight("embeddings.word_embeddings.weight"))
+        if self._words is None:
+            self._constant("words", self._weight("embeddings.word_embeddings.weight"))
+        else:
+            self._four_bit_words(self._words)
         single_segment = self._weight("embeddings.token_type_embeddings.weight")[0]
         positions = self._constant("positions", self._weight("embeddings.position_embeddings.weight") + single_segment)
         length = self._node("Slice", self._node("Shape", "input_ids"), "index_1", "index_2", "index_0")
         place = self._node("Slice", positions, "index_0", length, "index_0")
-        summed = self._node("Add", self._node("Gather", words, "input_ids"), place)
-        return self._normalise(summed, "embeddings.LayerNorm")
+        return self._normalise(self._node("Add", self._looked_up(), place), "embeddings.LayerNorm")
+
+    def _looked_up(self) -> str:
+        if self._words is None:
+            return self._node("Gather", "words", "input_ids")
+        axes: dict[str, Any] = {"gather_axis": 0, "quantize_axis": 1, "block_size": self._words.block}
+        parts = ("words", "input_ids", "word_scales", "word_zeros")
+        return self._node("GatherBlockQuantized", *parts, domain=FOUR_BIT_DOMAIN, **axes)
+
+    def _four_bit_words(self, table: FourBitTable) -> None:
+        rows, blocks = table.scales.shape
+        self._four_bits("words", (rows, blocks * table.block), table.packed.tobytes())
+        self._constant("word_scales", table.scales.astype(np.float32))
+        zeros = bytes([FOUR_BIT_ZERO << 4 | FOUR_BIT_ZERO]) * ((rows * blocks + 1) // 2)
+        self._four_bits("word_zeros", (rows, blocks), zeros)
+
+    def _four_bits(self, name: str, shape: tuple[int, int], packed: bytes) -> None:
+        self.constants.append(helper.make_tensor(name, TensorProto.UINT4, shape, packed, raw=True))
 
     def _mask_bias(self, mask: str) -> str:
         one = self._constant("one", np.float32(1))

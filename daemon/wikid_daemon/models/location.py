@@ -2,30 +2,29 @@
 
 A folder that wikid built describes itself in ``wikid-model.json``. Any other folder follows the layout of Sentence
 Transformers with an ONNX export: ``onnx/model_quantized.onnx``, ``onnx/model.onnx`` or ``model.onnx``,
-``tokenizer.json``, ``config.json`` and optionally ``1_Pooling/config.json``, ``sentence_bert_config.json`` and
-``config_sentence_transformers.json``.
+``tokenizer.json``, ``config.json`` and the settings that `declared` reads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-from wikid_daemon.models.catalogue import DEFAULT_MODEL
+from wikid_daemon.models import hub_cache
+from wikid_daemon.models.catalogue import CATALOGUE, DEFAULT_MODEL, catalogue_name
+from wikid_daemon.models.declared import Recipe, read_object, read_recipe
 from wikid_daemon.models.failures import ModelUnusable
+from wikid_daemon.models.presets import Pooling as Pooling
 
 SETTINGS_FILE = "wikid-model.json"
 SETTINGS_FORMAT = 1
 MODELS_FOLDER = "models"
 GRAPH_PLACES = ("onnx/model_quantized.onnx", "onnx/model.onnx", "model.onnx")
-FOREIGN_MAX_TOKENS = 512
-REBUILD_HINT = "Build the model again with `wikid models build`."
-
-Pooling = Literal["mean", "cls"]
+SIDECARS = ("_data*", ".data*")
+LFS_POINTER = b"version https://git-lfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,10 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A usable embedder on disk. ``identity`` is the key of its vectors: those of two identities are never mixed."""
+    """A usable model on disk. ``identity`` is the key of its vectors: those of two identities are never mixed.
+
+    ``recipe`` is how it wants its texts, ``remedy`` what a person does when the folder is damaged.
+    """
 
     path: Path
     name: str
@@ -47,11 +49,30 @@ class ModelFolder:
     graph: Path
     tokenizer: Path
     dims: int
-    max_tokens: int
-    pooling: Pooling
-    query_prefix: str
-    passage_prefix: str
+    recipe: Recipe
     files: tuple[ModelFile, ...]
+    remedy: str
+
+    @property
+    def max_tokens(self) -> int:
+        return self.recipe.max_tokens
+
+    @property
+    def pooling(self) -> Pooling:
+        return self.recipe.pooling
+
+    @property
+    def query_prefix(self) -> str:
+        return self.recipe.query_prefix
+
+    @property
+    def passage_prefix(self) -> str:
+        return self.recipe.passage_prefix
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(each.size for each in self.files)
 
 
 def models_folder(cache: Path) -> Path:
@@ -71,12 +92,8 @@ def list_models(cache: Path) -> list[ModelFolder]:
 
 
 def locate(env: Mapping[str, str], cache: Path, configured: str | None) -> ModelFolder | None:
-    """The embedder to use: ``WIKID_EMBED_MODEL``, else the configured one, else the default.
-
-    An absolute path is a folder; a name is looked up below ``WIKID_MODEL_DIR``, then below the cache. None when a name
-    is nowhere. Raises ModelUnusable for a folder asked for by path that is missing, and for one that cannot be used.
-    """
-    return _named(env.get("WIKID_EMBED_MODEL") or configured or DEFAULT_MODEL, env, cache)
+    """The embedder to use: ``WIKID_EMBED_MODEL``, else the configured one, else the default; found as `find` does."""
+    return find(env.get("WIKID_EMBED_MODEL") or configured or DEFAULT_MODEL, env, cache)
 
 
 def locate_reranker(env: Mapping[str, str], cache: Path, configured: str | None) -> ModelFolder | None:
@@ -85,38 +102,65 @@ def locate_reranker(env: Mapping[str, str], cache: Path, configured: str | None)
     wanted = env.get("WIKID_RERANK_MODEL") or configured
     if not wanted:
         return None
-    found = _named(wanted, env, cache)
+    found = find(wanted, env, cache)
     if found is None:
         raise ModelUnusable(
             f"There is no model {wanted!r} among the models.",
-            "Check WIKID_RERANK_MODEL, WIKID_MODEL_DIR and rerankModel.",
+            "Check WIKID_RERANK_MODEL, WIKID_MODEL_DIR and rerankModel, or fetch it with `wikid models pull`.",
         )
     return found
 
 
-def _named(wanted: str, env: Mapping[str, str], cache: Path) -> ModelFolder | None:
+def find(wanted: str, env: Mapping[str, str], cache: Path) -> ModelFolder | None:
+    """The model of that name, alias or path.
+
+    An absolute path is a folder; a name is looked up below ``WIKID_MODEL_DIR``, then below the cache, and one that
+    reads ``publisher/name`` then in the Hugging Face cache. None when a name is nowhere. Raises ModelUnusable for a
+    folder asked for by path that is missing, and for one that cannot be used.
+    """
+    return next((read_model_folder(place) for place in places(wanted, env, cache) if _is_meant(place, wanted)), None)
+
+
+def places(wanted: str, env: Mapping[str, str], cache: Path) -> Iterator[Path]:
+    """Where a model of that name would lie, the first first. ModelUnusable for what is no name."""
     path = Path(wanted).expanduser()
     if path.is_absolute():
-        return read_model_folder(path)
+        yield path
+        return
     if ".." in path.parts:
         raise ModelUnusable(f"The model {wanted!r} is neither a name nor an absolute path.", "Write the full path.")
+    names = dict.fromkeys((wanted, catalogue_name(wanted)))
     roots = [models_folder(cache)]
     if extra := env.get("WIKID_MODEL_DIR"):
         roots.insert(0, Path(extra).expanduser())
-    return next((read_model_folder(root / path) for root in roots if (root / path).is_dir()), None)
+    for name in names:
+        yield from (root / name for root in roots)
+    if (cached := hub_cache.snapshot(env, wanted)) is not None:
+        yield cached
+
+
+def _is_meant(place: Path, wanted: str) -> bool:
+    return place.is_dir() or Path(wanted).expanduser().is_absolute()
+
+
+def hub_models(env: Mapping[str, str]) -> list[str]:
+    """Every ``publisher/name`` in the Hugging Face cache that holds a graph."""
+    names = ((name, hub_cache.snapshot(env, name)) for name in hub_cache.cached_names(env))
+    return [name for name, path in names if path is not None and _graph_in(path) is not None]
 
 
 def read_model_folder(path: Path) -> ModelFolder:
     """Read a folder's description. Raises ModelUnusable with what is missing or wrong."""
+    name = hub_cache.name_of(path) or path.name
     if not path.is_dir():
         raise ModelUnusable(f"There is no model folder at {path}.", "Check WIKID_EMBED_MODEL and the configuration.")
     try:
         if (path / SETTINGS_FILE).is_file():
             return _read_built(path)
-        return _read_foreign(path)
+        return _read_foreign(path, name)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"The model folder {path} cannot be read ({type(error).__name__}: {error})."
-        raise ModelUnusable(reason, REBUILD_HINT) from error
+        raise ModelUnusable(reason, _remedy(path, name)) from error
 
 
 def damaged_files(folder: ModelFolder) -> list[str]:
@@ -125,116 +169,98 @@ def damaged_files(folder: ModelFolder) -> list[str]:
 
 
 def describe_file(root: Path, path: Path) -> ModelFile:
-    """Hash one file of the folder ``root``."""
+    """Hash one file of the folder ``root``. ValueError for one that stands for a file that was never fetched."""
+    place = path.relative_to(root).as_posix()
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f"{place} is a link to a file that is gone")
     with path.open("rb") as stream:
+        if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise ValueError(f"{place} is a Git LFS pointer instead of the file; run: git lfs pull")
+        stream.seek(0)
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return ModelFile(path.relative_to(root).as_posix(), digest, path.stat().st_size)
+    return ModelFile(place, digest, path.stat().st_size)
 
 
 def _intact(path: Path, recorded: ModelFile) -> bool:
     if not path.is_file() or path.stat().st_size != recorded.size:
         return False
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == recorded.sha256
+        if hashlib.file_digest(stream, "sha256").hexdigest() != recorded.sha256:
+            return False
+    # a file that was damaged before it was first read has another hash than the one its blob is named by
+    published = hub_cache.blob_hash(path)
+    return published is None or published == recorded.sha256 or hub_cache.is_intact(path, published)
+
+
+def _remedy(path: Path, name: str) -> str:
+    if hub_cache.name_of(path) is not None:
+        again = f"Fetch it again with `wikid models pull {name}`"
+        return f"{again}; where that changes nothing, delete {path.parent.parent} first."
+    if name in CATALOGUE or (path / SETTINGS_FILE).is_file():
+        return f"Build the model again with `wikid models build {name}`."
+    return f"Copy the model's files to {path} again."
 
 
 def _read_built(path: Path) -> ModelFolder:
-    raw = _json(path / SETTINGS_FILE)
+    raw = read_object(path / SETTINGS_FILE, SETTINGS_FILE)
     if raw["format"] != SETTINGS_FORMAT:
         raise ValueError(f"settings format {raw['format']}, expected {SETTINGS_FORMAT}")
     files = tuple(ModelFile(name, entry["sha256"], entry["size"]) for name, entry in sorted(raw["files"].items()))
     for file in files:
         if (path / file.path).stat().st_size != file.size:
             raise ValueError(f"{file.path} has the wrong size")
-    return _folder(
-        path,
-        name=raw["name"],
-        graph=path / "model.onnx",
-        dims=raw["dims"],
-        max_tokens=raw["max_tokens"],
-        pooling=_pooling(raw["pooling"]),
-        prefixes=(raw["query_prefix"], raw["passage_prefix"]),
-        files=files,
-    )
+    recipe = Recipe(raw["max_tokens"], _pooling(raw["pooling"]), raw["query_prefix"], raw["passage_prefix"])
+    return _folder(path, raw["name"], path / "model.onnx", raw["dims"], recipe, files)
 
 
-def _read_foreign(path: Path) -> ModelFolder:
-    graph = next((path / place for place in GRAPH_PLACES if (path / place).is_file()), None)
+def _read_foreign(path: Path, name: str) -> ModelFolder:
+    graph = _graph_in(path)
     if graph is None:
-        raise ValueError(f"none of {', '.join(GRAPH_PLACES)} is there")
-    config = _json(path / "config.json")
-    sentence = _json_if_there(path / "sentence_bert_config.json")
-    prompts = _json_if_there(path / "config_sentence_transformers.json").get("prompts") or {}
-    positions = int(config.get("max_position_embeddings", FOREIGN_MAX_TOKENS))
-    used = [graph, path / "tokenizer.json", *sorted(graph.parent.glob(f"{graph.name}_data*"))]
-    return _folder(
-        path,
-        name=path.name,
-        graph=graph,
-        dims=int(config["hidden_size"]),
-        max_tokens=min(positions, int(sentence.get("max_seq_length") or FOREIGN_MAX_TOKENS)),
-        pooling=_declared_pooling(_json_if_there(path / "1_Pooling" / "config.json")),
-        prefixes=(prompts.get("query", ""), prompts.get("passage", prompts.get("document", ""))),
-        files=tuple(describe_file(path, file) for file in used),
-    )
+        lost = next((place for place in GRAPH_PLACES if (path / place).is_symlink()), None)
+        raise ValueError(f"{lost} is a link to a file that is gone" if lost else f"none of {_listed()} is there")
+    recipe, dims = read_recipe(path, name)
+    sidecars = {each for pattern in SIDECARS for each in graph.parent.glob(f"{graph.name}{pattern}")}
+    used = [graph, path / "tokenizer.json", *sorted(sidecars)]
+    return _folder(path, name, graph, dims, recipe, tuple(describe_file(path, file) for file in used))
 
 
-def _folder(
-    path: Path,
-    *,
-    name: str,
-    graph: Path,
-    dims: int,
-    max_tokens: int,
-    pooling: Pooling,
-    prefixes: tuple[str, str],
-    files: tuple[ModelFile, ...],
-) -> ModelFolder:
+def _graph_in(path: Path) -> Path | None:
+    return next((path / place for place in GRAPH_PLACES if (path / place).is_file()), None)
+
+
+def _listed() -> str:
+    return ", ".join(GRAPH_PLACES)
+
+
+def _folder(path: Path, name: str, graph: Path, dims: int, recipe: Recipe, files: tuple[ModelFile, ...]) -> ModelFolder:
     hashes = {file.path: file.sha256 for file in files}
     graph_hash = hashes[graph.relative_to(path).as_posix()]
     rest = {key: value for key, value in hashes.items() if key not in ("LICENSE", "NOTICE")}
-    settings = json.dumps([rest, max_tokens, pooling, prefixes], sort_keys=True).encode()
+    prefixes = (recipe.query_prefix, recipe.passage_prefix)
+    settings = [rest, recipe.max_tokens, recipe.pooling, prefixes, *_uncommon(recipe)]
+    written = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     return ModelFolder(
         path=path,
         name=name,
-        identity=f"{name}@{graph_hash[:12]}-{hashlib.sha256(settings).hexdigest()[:8]}",
+        identity=f"{name}@{graph_hash[:12]}-{written[:8]}",
         graph=graph,
         tokenizer=path / "tokenizer.json",
         dims=dims,
-        max_tokens=max_tokens,
-        pooling=pooling,
-        query_prefix=prefixes[0],
-        passage_prefix=prefixes[1],
+        recipe=recipe,
         files=files,
+        remedy=_remedy(path, name),
     )
 
 
-def _declared_pooling(raw: Mapping[str, Any]) -> Pooling:
-    chosen = [
-        key.removeprefix("pooling_mode_") for key, on in raw.items() if key.startswith("pooling_mode_") and on is True
-    ]
-    match chosen:
-        case [] | ["mean_tokens"]:
-            return "mean"
-        case ["cls_token"]:
-            return "cls"
-    raise ValueError(f"pooling by {', '.join(chosen)} is not supported")
+def _uncommon(recipe: Recipe) -> list[object]:
+    """What of a recipe most models do not have, so that those keep the identity, and the vectors, they had before."""
+    dialogue = None if recipe.dialogue is None else asdict(recipe.dialogue)
+    found: list[object] = [recipe.closing, recipe.layer, recipe.verdict, dialogue]
+    return found if found != ["", "", "logits", None] else []
 
 
-def _pooling(raw: str) -> Pooling:
-    if raw == "mean":
-        return "mean"
-    if raw == "cls":
-        return "cls"
-    raise ValueError(f"unknown pooling {raw!r}")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    loaded = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(loaded, dict):
-        raise ValueError(f"{path.name} does not hold an object")
-    return loaded
-
-
-def _json_if_there(path: Path) -> dict[str, Any]:
-    return _json(path) if path.is_file() else {}
+def _pooling(raw: object) -> Pooling:
+    known: tuple[Pooling, ...] = ("mean", "cls", "last")
+    if (found := next((each for each in known if each == raw), None)) is None:
+        raise ValueError(f"{SETTINGS_FILE} has an unknown pooling")
+    return found
