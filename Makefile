@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-second lint bench bench-quality bench-scale bench-storm torture size requirements clean
+.PHONY: help setup demo test test-second lint bench bench-compare bench-quality bench-record bench-scale bench-storm torture size requirements clean
 
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
@@ -41,6 +41,12 @@ bench-scale: setup ## how speed and memory grow from 1,000 to 50,000 pages; take
 
 bench-storm: setup ## what a caller feels while thousands of files change; takes minutes
 	@$(BIN)/python -m wikid_daemon.bench storm
+
+bench-record: setup ## keep what the hot paths cost at this commit, for bench-compare; FORCE=1 for an uncommitted tree
+	@$(BIN)/python -m wikid_daemon.bench record $(if $(FORCE),--force)
+
+bench-compare: setup ## fails where a hot path costs a fifth more processor time than was recorded; about a minute
+	@$(BIN)/python -m wikid_daemon.bench compare
 
 torture: setup ## crashes, damage and random histories against fresh builds, for an hour or so
 	@$(BIN)/python tests/torture

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ntpath
 import os
 import stat
 import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Final
+
+if sys.platform == "win32":
+    from wikid_protocol import windows
 
 MAX_SOCKET_BYTES = 103  # sun_path holds 104 bytes with its NUL on macOS and the BSDs, 108 on Linux
+PIPES: Final = "\\\\.\\pipe\\"
+_DIGEST_DIGITS: Final = 16
 
 
 class EndpointRefused(Exception):
@@ -70,14 +78,46 @@ def _user() -> str:
 
 
 def socket_path(env: Mapping[str, str] | None = None) -> Path:
-    """`$WIKID_SOCKET`, else `wikid.sock` in the runtime folder; a path too long goes to a short hashed folder."""
+    """`$WIKID_SOCKET`, else `wikid.sock` in the runtime folder; a path too long goes to a short hashed folder.
+
+    On Windows it is a pipe, see `pipe_name`.
+    """
     env = os.environ if env is None else env
-    given = env.get("WIKID_SOCKET")
-    path = Path(os.path.abspath(given)) if given else _runtime(env) / "wikid.sock"
-    if len(os.fsencode(path)) <= MAX_SOCKET_BYTES:
-        return path
-    digest = zlib.crc32(os.fsencode(path))
-    return Path("/tmp") / f"wikid-{_user()}-{digest:08x}" / "wikid.sock"
+    if sys.platform == "win32":
+        return Path(pipe_name(env, windows.current_user()))
+    else:  # noqa: RET505 - for a type checker of either platform
+        given = env.get("WIKID_SOCKET")
+        path = Path(os.path.abspath(given)) if given else _runtime(env) / "wikid.sock"
+        if len(os.fsencode(path)) <= MAX_SOCKET_BYTES:
+            return path
+        digest = zlib.crc32(os.fsencode(path))
+        return Path("/tmp") / f"wikid-{_user()}-{digest:08x}" / "wikid.sock"
+
+
+def pipe_name(env: Mapping[str, str], sid: str) -> str:
+    """The pipe of the user with this SID: the one that `$WIKID_SOCKET` names, else one named by a hash of the SID.
+
+    A `$WIKID_SOCKET` that is the path of a file, or an `$XDG_RUNTIME_DIR`, stands for a pipe of its own, so that what
+    isolates a daemon elsewhere does so on Windows too.
+    """
+    given = env.get("WIKID_SOCKET", "")
+    name = given.replace("/", "\\")
+    if name.lower().startswith(PIPES) and len(name) > len(PIPES):
+        return name
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    place = ntpath.abspath(given) if given else ntpath.join(runtime, "wikid", "wikid.sock") if runtime else ""
+    return f"{PIPES}wikid-{_digest(sid + ntpath.normcase(place))}"
+
+
+def token_path(pipe: Path, state: Path) -> Path:
+    """The file with the line that a client has to send first through `pipe`; only this user can read it."""
+    return state / f"pipe-{_digest(str(pipe).lower())}.token"
+
+
+def _digest(text: str) -> str:
+    # loaded here because only Windows needs it, and a command on a socket starts faster without
+    digest: str = import_module("hashlib").sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest[:_DIGEST_DIGITS]
 
 
 def check_folder(folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""Who is at the other end of a Unix socket, as the kernel says."""
+"""Who is at the other end of a Unix socket, as the kernel says. Of a Windows pipe its listener has asked already."""
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
@@ -19,13 +20,23 @@ class CredentialSocket(Protocol):
     def fileno(self) -> int: ...
 
 
+def own_uid() -> int:
+    """The uid of this process; the same as every peer's on Windows, where users have none."""
+    if sys.platform == "win32":
+        return 0
+    else:  # noqa: RET505 - only the branch of this platform is type-checked
+        return os.getuid()
+
+
 def peer_uid(connection: CredentialSocket) -> int:
     """The uid that opened the other end; OSError where the kernel does not tell."""
-    if sys.platform == "linux":
+    if sys.platform == "win32":
+        return own_uid()
+    elif sys.platform == "linux":  # noqa: RET505 - as above
         size = struct.calcsize("3i")
         _pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
         return int(uid)
-    else:  # noqa: RET505 - only the branch of this platform is type-checked
+    else:
         size = struct.calcsize(_MAC_XUCRED)
         found = connection.getsockopt(_MAC_SOL_LOCAL, _MAC_LOCAL_PEERCRED, size)
         version, uid = struct.unpack_from("=II", found)
@@ -36,6 +47,9 @@ def peer_uid(connection: CredentialSocket) -> int:
 
 def hung_up(connection: CredentialSocket) -> bool:
     """True where the other end is closed both ways. One that only finished sending still waits for its answers."""
-    watch = select.poll()
-    watch.register(connection.fileno(), 0)
-    return any(event & (select.POLLHUP | select.POLLERR) for _, event in watch.poll(0))
+    if sys.platform == "win32":
+        return True  # a pipe is only closed whole
+    else:  # noqa: RET505 - as above
+        watch = select.poll()
+        watch.register(connection.fileno(), 0)
+        return any(event & (select.POLLHUP | select.POLLERR) for _, event in watch.poll(0))

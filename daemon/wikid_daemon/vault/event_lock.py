@@ -186,11 +186,11 @@ class EventLock:
     def _taken_over(self) -> bool:
         seen = self._bytes()
         record = _record(seen)
-        if record is None or not self._is_stale(record) or sys.platform == "win32":
+        if record is None or not self._is_stale(record):
             return False
         # of several that have seen the same record one gets the file itself, and the others find another in its place
         try:
-            descriptor = os.open(self._path, _OLD_FLAGS | os.O_CLOEXEC)
+            descriptor = os.open(self._path, _OLD_FLAGS)
         except FileNotFoundError:
             return False
         try:
@@ -218,11 +218,14 @@ class EventLock:
 
 
 def _is_mine_alone(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another takes it over right now, or the file system knows no such locks
+    if sys.platform == "win32":
         return False
-    return True
+    else:  # noqa: RET505 - for a type checker of either platform
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another takes it over right now, or the file system knows no such locks
+            return False
+        return True
 
 
 def _record(data: bytes) -> LockRecord | None:
