@@ -100,7 +100,7 @@ def test_without_relations_contradictions_are_torn(measured: OwnVaultReport) -> 
 
 
 def test_pages_are_ranked_by_every_system_and_names_stay_on_top(measured: OwnVaultReport) -> None:
-    assert set(measured.systems) == {"heuristic", "bm25s", "lexical", "hybrid", "adaptive", "quality"}
+    assert set(measured.systems) == {"heuristic", "bm25s", "dense", "lexical", "hybrid", "adaptive", "quality"}
     assert measured.systems["lexical"].ndcg10.mean > 0.5
     assert measured.systems["heuristic"].escalated is None
     kept = measured.top3["hybrid"]

@@ -1,4 +1,4 @@
-"""What ranks pages: wikid in each of its modes, on the path that recall takes, and the baselines.
+"""What ranks pages: wikid in each of its modes, on the path that recall takes, its vectors alone, and the baselines.
 
 No floor and no bundles: a page that is ranked well counts even where recall would rather say nothing.
 """
@@ -19,12 +19,13 @@ from wikid_daemon.core.document import MAX_BYTES, parse_page
 from wikid_daemon.core.ranking import CANDIDATES
 from wikid_daemon.judging import candidates
 from wikid_daemon.retrieval import Question
-from wikid_daemon.searching import Call, Models, search
+from wikid_daemon.searching import Absence, Call, Models, search
 from wikid_daemon.timing import Clock
 from wikid_daemon.vault.vault import read_page
 
-Baseline = Literal["heuristic", "bm25s"]
-System = Literal["heuristic", "bm25s", "lexical", "hybrid", "adaptive", "quality"]
+Baseline = Literal["heuristic", "bm25s", "dense"]
+"""What is measured beside wikid's modes: `dense` is the hybrid mode's list of vectors, without its list of words."""
+System = Literal["heuristic", "bm25s", "dense", "lexical", "hybrid", "adaptive", "quality"]
 BASELINES: Final[tuple[Baseline, ...]] = get_args(Baseline)
 SYSTEMS: Final[tuple[System, ...]] = get_args(System)
 DEPTH: Final = CANDIDATES  # ranks that are looked at
@@ -53,6 +54,10 @@ def ranker(system: System, vault: Indexed, models: Models) -> Ranker | str:
             return MISSING
         plain = Bm25sBaseline(vault.store, query_encoder(models))
         return lambda text: Ranking(plain.ask(text))
+    if system == "dense":
+        if isinstance(models.embedder, Absence):
+            return f"dense: {models.embedder.message}"
+        return lambda text: _vectors_alone(vault, models, text)
     return lambda text: _ranking(system, vault, models, text)
 
 
@@ -73,6 +78,16 @@ def call_for(text: str, mode: modes.Mode, vault: Indexed) -> Call:
     about = vault.applied.vault
     question = Question(q.normalise(text)[: q.MAX_CODE_POINTS], None)
     return Call(question, mode, Clock(), lambda: False, [], q.intent(about.topic, about.mode))
+
+
+def _vectors_alone(vault: Indexed, models: Models, text: str) -> Ranking:
+    call = call_for(text, "hybrid", vault)
+    if not q.has_words(call.question.text):
+        return Ranking([])
+    (looked,) = search(call, vault.asked, models)
+    nearest = [each.chunk for each in looked.retrieved.dense]
+    found = vault.store.load(nearest)
+    return Ranking([found[each].page.page_id for each in nearest if each in found])
 
 
 def _ranking(mode: modes.Mode, vault: Indexed, models: Models, text: str) -> Ranking:

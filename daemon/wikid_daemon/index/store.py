@@ -75,7 +75,7 @@ class Store:
         except BaseException:
             self.catalog.close()
             raise
-        self.generation = self.catalog.generation  # of what answers; the catalog's is ahead of it until Lucene shows all
+        self.generation = self.catalog.generation  # that answers: the catalog's is ahead until Lucene shows it
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
