@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-second lint bench bench-compare bench-quality bench-record bench-scale bench-storm torture size requirements clean
+.PHONY: help setup demo test test-second lint bench bench-compare bench-quality bench-record bench-scale bench-storm torture size docs requirements clean
 
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
@@ -56,6 +56,10 @@ bench-quality: setup ## every gate of a release, measured anew; COLLECTIONS=fold
 
 size: ## what the daemon takes on disk, without developer tools and model
 	@scripts/size
+
+docs: setup ## write docs/protocol.md and docs/openrpc.json anew from the method table
+	@$(BIN)/wikid protocol --markdown > docs/protocol.md
+	@$(BIN)/wikid protocol --openrpc > docs/openrpc.json
 
 requirements: ## write requirements/daemon.txt anew from uv.lock, for plain pip
 	@{ echo '# Written by `make requirements` from uv.lock; install with pip --no-deps.' && \

@@ -95,13 +95,17 @@ class RequestRefused(WikidError):
     """The daemon understood and said no.
 
     `kind` is one of `KINDS`; `hint` says what to do next; `retry` is True where the same call may succeed later, after
-    `retry_after_ms` when that is set. A kind from a newer daemon is kept as it is.
+    `retry_after_ms` when that is set. `call` is what the daemon's log knows the call by, or empty where it was refused
+    before it began. A kind from a newer daemon is kept as it is.
     """
 
-    def __init__(self, kind: str, message: str, *, hint: str = "", retry_after_ms: int | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, *, hint: str = "", retry_after_ms: int | None = None, call: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
         self.retry_after_ms = retry_after_ms
+        self.call = call
 
     @property
     def row(self) -> Kind:
@@ -115,11 +119,13 @@ class RequestRefused(WikidError):
     def exit_code(self) -> int:  # type: ignore[override]
         return self.row.exit_code
 
-    def to_wire(self) -> dict[str, object]:
-        """The JSON-RPC `error` member."""
+    def to_wire(self, call: str = "") -> dict[str, object]:
+        """The JSON-RPC `error` member, for the call that the log knows by `call`."""
         data: dict[str, object] = {"kind": self.kind, "hint": self.hint, "retry": self.row.retry}
         if self.retry_after_ms is not None:
             data["retry_after_ms"] = self.retry_after_ms
+        if call or self.call:
+            data["call"] = call or self.call
         return {"code": self.code, "message": self.message, "data": data}
 
     @classmethod
@@ -138,4 +144,5 @@ class RequestRefused(WikidError):
             str(error.get("message") or ""),
             hint=str(data.get("hint") or ""),
             retry_after_ms=after if isinstance(after, int) else None,
+            call=str(data.get("call") or ""),
         )

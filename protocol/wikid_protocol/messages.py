@@ -50,8 +50,9 @@ def result(call_id: CallId, value: object) -> bytes:
     return encode({"jsonrpc": "2.0", "id": call_id, "result": value})
 
 
-def failure(call_id: CallId, error: RequestRefused) -> bytes:
-    return encode({"jsonrpc": "2.0", "id": call_id, "error": error.to_wire()})
+def failure(call_id: CallId, error: RequestRefused, call: str = "") -> bytes:
+    """An error answer; `call` is what the daemon's log knows the call by."""
+    return encode({"jsonrpc": "2.0", "id": call_id, "error": error.to_wire(call)})
 
 
 def parse(data: bytes) -> object:

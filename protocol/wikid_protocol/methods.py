@@ -10,6 +10,8 @@ from wikid_protocol.limits import LIMITS as LIMITS
 from wikid_protocol.limits import MAX_QUERY_CODE_POINTS as MAX_QUERY_CODE_POINTS
 from wikid_protocol.limits import OLDEST_PROTOCOL as OLDEST_PROTOCOL
 from wikid_protocol.limits import PROTOCOL_VERSION as PROTOCOL_VERSION
+from wikid_protocol.subscriptions import SubscribeParams as SubscribeParams
+from wikid_protocol.subscriptions import UnsubscribeParams as UnsubscribeParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,33 @@ class VerifyParams:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelBuildParams:
     name: str = "all-minilm-l6-v2"
+    progress_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPullParams:
+    """`name` is a model's on the Hugging Face hub, `publisher/model`."""
+
+    name: str
+    progress_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUseParams:
+    """`name` is one of the catalogue or an alias (`default`, `english`, `multilingual`), a model on this machine,
+    `publisher/model` in the Hugging Face cache, or the absolute path of a folder. For a reranker, `none` goes back to
+    wikid's own."""
+
+    name: str
+    purpose: r.ModelPurpose = "embedder"
+    progress_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVerifyParams:
+    """One model, named as for `models/use`, or all that are built or in use."""
+
+    name: str | None = None
     progress_token: str | None = None
 
 
@@ -301,8 +330,25 @@ class Method:
 _ROWS: Final = (
     Method("initialize", InitializeParams, r.Initialized, "read", "Agree on a protocol and learn the daemon's limits."),
     Method("ping", NoParams, r.Pong, "read", "Is the daemon there?", frozen=True),
-    Method("status", StatusParams, r.StatusReport, "read", "Daemon, models and vaults, honestly.", frozen=True),
+    Method("status", StatusParams, r.StatusReport, "read", "How daemon, models and vaults are.", frozen=True),
     Method("shutdown", ShutdownParams, r.Done, "write", "Finish the calls in flight and stop.", frozen=True),
+    Method(
+        "subscribe",
+        SubscribeParams,
+        r.Subscribed,
+        "read",
+        "Be told on this connection when an index or a vault's state changes.",
+        capability="subscriptions",
+    ),
+    Method(
+        "unsubscribe",
+        UnsubscribeParams,
+        r.Done,
+        "read",
+        "End a subscription of this connection.",
+        capability="subscriptions",
+    ),
+    Method("doctor", NoParams, r.DoctorReport, "read", "What is wrong, or soon will be, and what to do about it."),
     Method("vault/list", NoParams, r.VaultList, "read", "The registered vaults."),
     Method("vault/add", VaultAddParams, r.VaultRecord, "write", "Register a folder and start indexing it."),
     Method("vault/remove", VaultRemoveParams, r.VaultRecord, "write", "Forget a vault; its files stay."),
@@ -331,6 +377,11 @@ _ROWS: Final = (
     Method("config/set", ConfigSetParams, r.Configuration, "write", "Set or remove a key of the user's own file."),
     Method("models/list", NoParams, r.ModelList, "read", "The models wikid knows and their state."),
     Method("models/build", ModelBuildParams, r.ModelRecord, "write", "Build a model from its registry package."),
+    Method("models/pull", ModelPullParams, r.ModelRecord, "write", "Fetch a model from the Hugging Face hub."),
+    Method("models/use", ModelUseParams, r.ModelUse, "write", "Use another model from now on, without a restart."),
+    Method("models/verify", ModelVerifyParams, r.ModelChecks, "read", "Hash the files of models anew."),
 )
 
 METHODS: Final[dict[str, Method]] = {row.name: row for row in _ROWS}
+CAPABILITIES: Final = tuple(dict.fromkeys(row.capability for row in _ROWS))
+"""What a daemon with this table can do, as `initialize` names it."""

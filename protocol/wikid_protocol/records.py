@@ -20,6 +20,10 @@ from wikid_protocol.curation import Insight as Insight
 from wikid_protocol.curation import Observed as Observed
 from wikid_protocol.curation import PageType as PageType
 from wikid_protocol.curation import Relevance as Relevance
+from wikid_protocol.doctor import DoctorFinding as DoctorFinding
+from wikid_protocol.doctor import DoctorFix as DoctorFix
+from wikid_protocol.doctor import DoctorReport as DoctorReport
+from wikid_protocol.doctor import Severity as Severity
 from wikid_protocol.events import EventAppended as EventAppended
 from wikid_protocol.events import EventList as EventList
 from wikid_protocol.events import EventRecord as EventRecord
@@ -38,8 +42,19 @@ from wikid_protocol.memories import Role as Role
 from wikid_protocol.memories import SearchedVault as SearchedVault
 from wikid_protocol.memories import Status as Status
 from wikid_protocol.memories import VaultId as VaultId
+from wikid_protocol.models import ModelCheck as ModelCheck
+from wikid_protocol.models import ModelChecks as ModelChecks
+from wikid_protocol.models import ModelList as ModelList
+from wikid_protocol.models import ModelPurpose as ModelPurpose
+from wikid_protocol.models import ModelRecord as ModelRecord
+from wikid_protocol.models import ModelUse as ModelUse
 from wikid_protocol.reactions import Judged as Judged
 from wikid_protocol.reactions import Signalled as Signalled
+from wikid_protocol.subscriptions import EventKind as EventKind
+from wikid_protocol.subscriptions import IndexChanged as IndexChanged
+from wikid_protocol.subscriptions import IndexCounts as IndexCounts
+from wikid_protocol.subscriptions import Subscribed as Subscribed
+from wikid_protocol.subscriptions import VaultState as VaultState
 from wikid_protocol.upkeep import LintFinding as LintFinding
 from wikid_protocol.upkeep import LintReport as LintReport
 from wikid_protocol.upkeep import LintReports as LintReports
@@ -176,21 +191,6 @@ class VaultStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRecord:
-    """A model wikid knows. `state`: absent, built, loading, ready, failed."""
-
-    name: str
-    purpose: Literal["embedder", "reranker"]
-    state: str
-    identity: str = ""
-    dims: int = 0
-    path: str = ""
-    licence: str = ""
-    size_bytes: int = 0
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
     """The daemon as a process."""
 
@@ -313,13 +313,6 @@ class Resolution:
     cwd: str
     vaults: tuple[ResolvedVault, ...]
     automatic: tuple[ResolvedVault, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelList:
-    """The models wikid knows."""
-
-    models: tuple[ModelRecord, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from wikid_protocol.records import Configuration
 
 
 def configure_config(parser: CommandParser) -> None:
+    parser.epilog = "For example: wikid config list, wikid config set retrievalMode hybrid"
     get = parser.sub_command("get", "the value of one setting", _get)
     get.add_argument("key", metavar="KEY")
     _add_folder(get)

@@ -30,6 +30,9 @@ def configure_observe(parser: CommandParser) -> None:
     add("--tag", metavar="T", action="append", default=[], help="may be repeated")
     add("--context", metavar="C", help="where it was seen")
     parser.set_defaults(run=_observe)
+    parser.epilog = (
+        'For example: wikid observe "Deploys stall at noon" "Three in a row, all behind the backup." --tag deploy'
+    )
 
 
 def configure_retro(parser: CommandParser) -> None:
@@ -40,6 +43,7 @@ def configure_retro(parser: CommandParser) -> None:
     add("--category", metavar="C", help="what kind of insight it is")
     add("--hash", metavar="SHA256", help="to change a page that is there: what it was when it was read")
     parser.set_defaults(run=_retro)
+    parser.epilog = 'For example: wikid retro backups-before-deploys "Back up before noon" < insight.md'
 
 
 def configure_conflicts(parser: CommandParser) -> None:
@@ -49,6 +53,9 @@ def configure_conflicts(parser: CommandParser) -> None:
     )
     add("--state", metavar="S", action="append", choices=_STATES, default=[], help=", ".join(_STATES))
     parser.set_defaults(run=_conflicts)
+    parser.epilog = (
+        "For example: wikid conflicts --state confirmed. To decide one: wikid resolve SELECTED OTHER --relation R"
+    )
 
 
 def configure_resolve(parser: CommandParser) -> None:
@@ -67,6 +74,10 @@ def configure_resolve(parser: CommandParser) -> None:
     add("--rationale", metavar="T", help="why")
     add("--replaces", metavar="ID", help="the decision that this one takes the place of")
     parser.set_defaults(run=_resolve)
+    parser.epilog = (
+        'For example: wikid resolve concepts/new concepts/old --relation supersedes --rationale "measured in June". '
+        "Neither page is changed; the decision is a page of its own."
+    )
 
 
 def _add_text(parser: CommandParser, name: str, meaning: str) -> None:

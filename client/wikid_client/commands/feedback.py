@@ -23,6 +23,7 @@ def configure_feedback(parser: CommandParser) -> None:
     add("--recall", metavar="ID", help="the recall that is meant (default: the last that showed the page)")
     add("--session", metavar="S", help="who the page was shown to")
     parser.set_defaults(run=_feedback)
+    parser.epilog = 'For example: wikid feedback concepts/x corrected --correction "It is 5, since June."'
 
 
 def configure_signal(parser: CommandParser) -> None:

@@ -17,6 +17,7 @@ _MODULES: Final = {"serve": DAEMON, "demo": f"{DAEMON}.demo", "bench": f"{DAEMON
 
 
 def configure_serve(parser: CommandParser) -> None:
+    parser.add_argument("--low-power", action="store_true", help="make vectors slowly, whatever the settings say")
     parser.set_defaults(run=_serve)
 
 
@@ -25,6 +26,8 @@ def _serve(options: argparse.Namespace, _console: Console) -> int:
         os.environ["WIKID_SOCKET"] = os.path.abspath(options.socket)
     if options.verbose:
         os.environ["WIKID_LOG"] = "debug"
+    if options.low_power:
+        os.environ["WIKID_LOW_POWER"] = "on"
     return pass_on("serve", [])
 
 

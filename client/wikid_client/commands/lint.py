@@ -16,6 +16,9 @@ from wikid_protocol.records import LintReport, LintReports
 def configure_lint(parser: CommandParser) -> None:
     parser.add_argument("--errors-only", action="store_true", help="say nothing of warnings and hints")
     parser.set_defaults(run=_lint)
+    parser.epilog = (
+        "For example: wikid lint --vault work --errors-only. Exit code 1 where there is an error or a warning."
+    )
 
 
 def configure_rebuild_meta(parser: CommandParser) -> None:

@@ -16,6 +16,7 @@ def configure_search(parser: CommandParser) -> None:
     parser.add_argument("query", metavar="QUERY", nargs="+", help="a title, alias, id or tag, or a part of one")
     parser.add_argument("--type", metavar="T", help="only pages of this type")
     parser.set_defaults(run=_search)
+    parser.epilog = "For example: wikid search retry --type concept. By meaning rather than by name: wikid recall QUERY"
 
 
 def configure_show(parser: CommandParser) -> None:
@@ -25,6 +26,9 @@ def configure_show(parser: CommandParser) -> None:
     add("--session", metavar="S", help="who the page is shown to")
     add("--format", choices=("text", "json", "context"), default="text", help="context: Markdown for a model")
     parser.set_defaults(run=_show)
+    parser.epilog = (
+        "For example: wikid show concepts/retry-budget, or wikid show work:concepts/retry-budget --heading Why"
+    )
 
 
 def _search(options: argparse.Namespace, console: Console) -> int:

@@ -14,6 +14,7 @@ from wikid_protocol.records import VaultRecord
 
 
 def configure_vault(parser: CommandParser) -> None:
+    parser.epilog = 'For example: wikid vault add ~/notes, wikid vault init ~/work/wiki --topic "our backend"'
     add = parser.sub_command("add", "register a folder of notes and index it", _add)
     add.add_argument("path", metavar="PATH")
     add.add_argument("--name", metavar="N", help="what to call it (default: the folder's name)")
