@@ -99,17 +99,17 @@ def _found_by(
     new = [hit for hit in pages if hit.page not in known]
     vector = question.vector_for(store)
     near = store.cosines(vector, [hit.chunk for hit in new]) if vector is not None else {}
-    found = [_as_first_look(question, first, hit.page, hit.chunk, near.get(hit.chunk)) for hit in new]
+    found = [_as_first_look(first, hit.page, hit.chunk, near.get(hit.chunk)) for hit in new]
     return list(admitted(store, question, found, FROM_EXPANSION))
 
 
-def _as_first_look(question: Question, first: Retrieved, page: int, chunk: int, cosine: float | None) -> Fused:
+def _as_first_look(first: Retrieved, page: int, chunk: int, cosine: float | None) -> Fused:
     """The score of a page that stood behind the first forty of both lists: no share for its words, and that of its
     cosine on their scale."""
     known = [each.cosine for each in first.fused if each.cosine is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     near = 0.0 if cosine is None or high <= low else max((cosine - low) / (high - low), 0.0)
-    return Fused(page, chunk, question.dense_share * near, None, cosine)
+    return Fused(page, chunk, first.dense_share * near, None, cosine)
 
 
 def _ordered(store: Store, question: Question, pool: Sequence[Fused], scores: Sequence[float | None]) -> list[Fused]:

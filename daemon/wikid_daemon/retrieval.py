@@ -10,7 +10,7 @@ from typing import Final
 
 from wikid_daemon.core import query as q
 from wikid_daemon.core.query import Terms
-from wikid_daemon.core.ranking import CANDIDATES, Fused, PageHit, best_per_page, fuse
+from wikid_daemon.core.ranking import CANDIDATES, Fused, PageHit, best_per_page, fuse, share_of_vectors
 from wikid_daemon.core.resolutions import CATEGORY
 from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.index.catalog_rows import page_of
@@ -85,12 +85,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """The pages that lead each list of one vault, their fusion, and the query's terms as this vault weighs them."""
+    """The pages that lead each list of one vault, their fusion, the query's terms as this vault weighs them, and the
+    share that vectors have in the fusion."""
 
     lexical: Sequence[PageHit]
     dense: Sequence[PageHit]
     fused: Sequence[Fused]
     terms: Terms
+    dense_share: float = 0.0
 
 
 def retrieve(store: Store, question: Question) -> Retrieved:
@@ -100,13 +102,15 @@ def retrieve(store: Store, question: Question) -> Retrieved:
     vector = question.vector_for(store)
     near = [(hit.key, hit.score) for hit in store.dense(vector, wanted, question.model)] if vector is not None else []
     lexical, dense = best_per_page(hits, page_of, CANDIDATES), best_per_page(near, page_of, CANDIDATES)
+    terms = Terms(*store.terms(q.content_words(question.text)))
+    share = 0.0 if vector is None else share_of_vectors(question.dense_share, terms.held)
     fused = fuse(
         lexical,
         dense,
         lambda chunks: store.cosines(vector, chunks, question.model) if vector is not None else {},
-        question.dense_share if vector is not None else 0.0,
+        share,
     )
-    return Retrieved(lexical, dense, fused, Terms(store.terms(q.content_words(question.text))))
+    return Retrieved(lexical, dense, fused, terms, share)
 
 
 def admitted(store: Store, question: Question, fused: Sequence[Fused], keep: int) -> Iterator[tuple[Fused, Found]]:

@@ -114,7 +114,7 @@ def test_words_identifiers_and_scripts(index: LexicalIndex, body: str, query: st
 def test_no_query_is_an_error(index: LexicalIndex, query: str) -> None:
     fill(index, chunk(1, "something"))
     assert isinstance(index.search(query, 10), list)
-    assert isinstance(index.terms(query), list)
+    assert isinstance(index.terms(query), tuple)
 
 
 def test_a_title_an_alias_and_a_heading_are_searched(index: LexicalIndex) -> None:
@@ -132,9 +132,16 @@ def test_types_narrow_the_search_without_minding_case(index: LexicalIndex) -> No
 
 def test_rare_words_weigh_more_than_common_ones(index: LexicalIndex) -> None:
     fill(index, *(chunk(n, "harbour" + (" lighthouse" if n == 5 else "")) for n in range(1, 11)))
-    weights = dict(index.terms("harbour lighthouse"))
+    weights = dict(index.terms("harbour lighthouse")[0])
     assert weights["lighthous"] > weights["harbour"]
     assert found(index, "harbour lighthouse")[0] == 5
+
+
+def test_words_that_stand_nowhere_are_told_apart_from_rare_ones(index: LexicalIndex) -> None:
+    fill(index, chunk(1, "the harbour lighthouse"), chunk(2, "灯台 の 光"))
+    weights, unknown = index.terms("lighthouse Leuchtturm 灯台 燈塔")
+    assert weights[0] == ("lighthous", 1.0)
+    assert unknown == ["leuchtturm", "燈塔"]
 
 
 def test_clearing_drops_everything(index: LexicalIndex) -> None:

@@ -118,3 +118,10 @@ def test_pairs_that_join_a_word_to_grammar_do_not_count_where_others_are_left() 
     assert terms.coverage("煎茶の入れ方") == 1.0
     assert set(Terms([("いつ", 0.5)]).weights) == {"いつ"}
     assert set(Terms([("größe", 0.5), ("tide", 0.4)]).weights) == {"größe", "tide"}
+
+
+def test_what_a_vault_holds_of_a_query_is_weighed_by_rarity() -> None:
+    assert Terms([("harbour", 0.5), ("leuchtturm", 1.0)], ["leuchtturm"]).held == pytest.approx(1 / 3)
+    assert Terms([("harbour", 0.5)]).held == 1.0
+    assert Terms([("leuchtturm", 1.0)], ["leuchtturm"]).held == 0.0
+    assert Terms([]).held == 1.0

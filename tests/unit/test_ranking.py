@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from wikid_daemon.core.page import Role, Status
 from wikid_daemon.core.ranking import (
     DENSE_SHARE,
+    FOREIGN_WORDS,
+    OWN_WORDS,
     Fused,
     PageHit,
     best_per_page,
     fuse,
     multiplier,
     reciprocal_rank,
+    share_of_vectors,
 )
 
 TINY = 1e-9
@@ -132,3 +135,21 @@ def test_the_adjustments_are_the_seeds() -> None:
 def test_a_reciprocal_rank_falls_with_the_rank() -> None:
     assert reciprocal_rank(1) == pytest.approx(1 / 61)
     assert all(reciprocal_rank(rank) > reciprocal_rank(rank + 1) for rank in range(1, 40))
+
+
+def test_vectors_rule_where_the_vault_holds_few_of_the_words() -> None:
+    assert share_of_vectors(DENSE_SHARE, 1.0) == DENSE_SHARE
+    assert share_of_vectors(DENSE_SHARE, OWN_WORDS) == DENSE_SHARE
+    assert share_of_vectors(DENSE_SHARE, FOREIGN_WORDS) == 1.0
+    assert share_of_vectors(DENSE_SHARE, 0.0) == 1.0
+
+
+@given(st.floats(0, DENSE_SHARE), st.floats(0, 1), st.floats(0, 1))
+def test_the_share_of_vectors_only_grows_as_words_go_missing(own: float, held: float, more: float) -> None:
+    few, many = sorted((held, more))
+    assert own <= share_of_vectors(own, many) <= share_of_vectors(own, few) <= 1.0
+
+
+@given(st.floats(0, 1))
+def test_words_are_all_there_is_for_a_language_the_embedder_does_not_know(held: float) -> None:
+    assert share_of_vectors(0.0, held) == 0.0

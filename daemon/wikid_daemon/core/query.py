@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,14 +48,17 @@ def has_words(query: str) -> bool:
 class Terms:
     """The query's analysed terms with their rarities (0–1), and where they stand in a text.
 
-    Terms are stems: `databas` stands where database and databases do. `mass` is the sum of all rarities.
+    Terms are stems: `databas` stands where database and databases do. `mass` is the sum of all rarities, `held` the
+    share of it (0–1) that is not of the `unknown` terms, which stand nowhere in the vault.
     """
 
-    def __init__(self, weights: Sequence[tuple[str, float]]) -> None:
+    def __init__(self, weights: Sequence[tuple[str, float]], unknown: Collection[str] = ()) -> None:
         # of a text without spaces terms are pairs of characters, and many of them join a word to grammar
         telling = [each for each in weights if FUNCTION_CHARACTERS.isdisjoint(each[0])]
         self.weights = dict(sorted(telling or weights, key=lambda each: -each[1])[:MAX_TERMS])
         self.mass = sum(self.weights.values())
+        missing = sum(self.weights.get(word, 0.0) for word in unknown)
+        self.held = 1.0 - missing / self.mass if self.mass > 0 else 1.0
         self._forms = [
             (_form(fold(compatible(word))), weight, word.isascii()) for word, weight in self.weights.items() if word
         ]

@@ -15,6 +15,9 @@ CANDIDATES: Final = 40  # pages per list and vault (seed A, adapter mapping)
 RRF_K: Final = 60  # seed A, score normalisation
 RERANK: Final = "rerank"  # the name of the reranker's signal
 DENSE_SHARE: Final = 0.55  # of the convex sum, for a query in a language the embedder knows
+# what share of a query's words a vault must hold for its list of words to count nothing, and in full
+FOREIGN_WORDS: Final = 0.3
+OWN_WORDS: Final = 0.6
 
 MULTIPLIER_MIN, MULTIPLIER_MAX = 0.90, 1.10  # seed A, score normalisation
 IDENTITY_BONUS: Final = 0.05
@@ -94,6 +97,19 @@ def fuse(
         fused.append(Fused(page, better[page].chunk, score, lexical_score, similarity.get(page)))
     fused.sort(key=lambda each: (-each.score, each.page))
     return fused
+
+
+def share_of_vectors(own: float, held: float) -> float:
+    """The share of the convex sum for a query whose vector deserves `own` and of whose words a vault holds `held`, both
+    0–1. A question in another language than the notes finds by its words little but names and numbers.
+
+    On the tuning halves with the multilingual model: questions in eleven languages about English text nDCG@10 .891
+    instead of .828 (vectors alone .893), German .975 instead of .970, all others as before.
+    """
+    trust = min(max((held - FOREIGN_WORDS) / (OWN_WORDS - FOREIGN_WORDS), 0.0), 1.0)
+    # words are all there is for a language that the embedder does not know
+    familiar = own / DENSE_SHARE
+    return own + (1.0 - own) * (1.0 - trust) * min(familiar, 1.0)
 
 
 def normalised(scores: Mapping[int, float]) -> dict[int, float]:

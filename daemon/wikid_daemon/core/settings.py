@@ -19,8 +19,10 @@ from wikid_daemon.core.modes import MODES, Mode
 Host = Literal["pi", "omp"]
 Origin = Literal["default", "user", "host", "environment"]
 ProblemKind = Literal["config_unknown_key", "config_invalid_value"]
+LowPower = Literal["auto", "on", "off"]
 Value: TypeAlias = bool | int | str
 
+LOW_POWER: Final[tuple[LowPower, ...]] = ("auto", "on", "off")
 LARGEST: Final = 2**53 - 1  # what every reader of JSON keeps exactly
 
 # read by the extension that the hosts load, and nothing to wikid
@@ -67,6 +69,12 @@ def _mode(given: object) -> Value | None:
 
 def _switch(given: object) -> Value | None:
     return given if isinstance(given, bool) else None
+
+
+def _low_power(given: object) -> Value | None:
+    if isinstance(given, bool):
+        return "on" if given else "off"
+    return given if isinstance(given, str) and given in LOW_POWER else None
 
 
 def _count(given: object) -> Value | None:
@@ -149,6 +157,25 @@ TABLE: Final = (
         at_start=True,
         variable="WIKID_RERANK_MODEL",
     ),
+    Setting(
+        "lowPower",
+        "low_power",
+        "auto",
+        _low_power,
+        "auto, on or off",
+        "make vectors slowly to save power: while on battery, always or never",
+        in_hosts=False,
+        variable="WIKID_LOW_POWER",
+    ),
+    Setting(
+        "unloadAfterMinutes",
+        "unload_after_minutes",
+        0,
+        _count,
+        "a number of minutes, 0 for never",
+        "let the models go from memory after so long without use; words answer while they come back",
+        in_hosts=False,
+    ),
 )
 BY_NAME: Final[Mapping[str, Setting]] = {each.name: each for each in TABLE}
 
@@ -166,6 +193,8 @@ class Settings:
     ambient_personal_vault: bool
     embed_model: str | None
     rerank_model: str | None
+    low_power: LowPower
+    unload_after_minutes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,20 +213,23 @@ class LexicalIndex:
             keys, scores = scored.docids, scored.scores
         return [LexicalHit(int(key), score) for key, score in zip(keys, scores, strict=True)]
 
-    def terms(self, text: str) -> list[tuple[str, float]]:
-        """The analysed words of `text` with their rarity in this vault: 1 for a word of one chunk, 0 for one of all.
+    def terms(self, text: str) -> tuple[list[tuple[str, float]], list[str]]:
+        """The analysed words of `text` with their rarity in this vault: 1 for a word of one chunk, 0 for one of all;
+        and those of them that no chunk holds.
 
         Where every word is a stop word they count as they stand.
         """
         with self._reading() as searcher:
             reader = searcher.getIndexReader()
             total = reader.numDocs()
-            result = []
+            result, unknown = list[tuple[str, float]](), list[str]()
             for word, field in self._analysed(fold(text)).items():
                 term = self._java.Term(field, word)
                 frequency = min(reader.docFreq(term), total)
                 result.append((word, rarity(frequency, total)))
-            return result
+                if not frequency:
+                    unknown.append(word)
+            return result, unknown
 
     def words(self, text: str) -> Counter[str]:
         """How often each analysed word stands in `text`."""

@@ -355,8 +355,8 @@ class Store:
     def words(self, text: str) -> Counter[str]:
         return Counter() if self._lexical is None else self._lexical.words(text)
 
-    def terms(self, text: str) -> list[tuple[str, float]]:
-        return [] if self._lexical is None else self._lexical.terms(text)
+    def terms(self, text: str) -> tuple[list[tuple[str, float]], list[str]]:
+        return ([], []) if self._lexical is None else self._lexical.terms(text)
 
     def dense(self, vector: Vectors, limit: int, model: str | None = None) -> list[DenseHit]:
         """The chunks nearest to a vector; none where it is of a `model` whose place another has taken since."""
