@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-second lint bench bench-compare bench-quality bench-record bench-scale bench-storm torture size docs requirements clean
+.PHONY: help setup demo test test-second lint bench bench-compare bench-memory bench-quality bench-record bench-scale bench-storm torture soak size docs requirements clean
 
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
@@ -42,14 +42,20 @@ bench-scale: setup ## how speed and memory grow from 1,000 to 50,000 pages; take
 bench-storm: setup ## what a caller feels while thousands of files change; takes minutes
 	@$(BIN)/python -m wikid_daemon.bench storm
 
-bench-record: setup ## keep what the hot paths cost at this commit, for bench-compare; FORCE=1 for an uncommitted tree
+bench-memory: setup ## memory over 100,000 embeddings of mixed lengths; about an hour; EMBEDDINGS=number for another run
+	@$(BIN)/python -m wikid_daemon.bench memory $(if $(EMBEDDINGS),--embeddings $(EMBEDDINGS))
+
+bench-record: setup ## keep what the hot paths cost at this commit, for bench-compare; minutes; FORCE=1 for an uncommitted tree
 	@$(BIN)/python -m wikid_daemon.bench record $(if $(FORCE),--force)
 
 bench-compare: setup ## fails where a hot path costs a fifth more processor time than was recorded; about a minute
 	@$(BIN)/python -m wikid_daemon.bench compare
 
-torture: setup ## crashes, damage and random histories against fresh builds, for an hour or so
+torture: setup ## crashes, damage, random histories and 100,000 wild inputs, for an hour or so
 	@$(BIN)/python tests/torture
+
+soak: setup ## 64 clients at once, then calls of every kind: how fast, and what stays behind; MINUTES=30
+	@$(BIN)/python tests/torture/soak.py --minutes $(or $(MINUTES),30)
 
 bench-quality: setup ## every gate of a release, measured anew; COLLECTIONS=folder of BEIR folders, OUT=file, CACHE=folder
 	@$(BIN)/python -m wikid_daemon.bench gates $(if $(OUT),--out "$(OUT)") $(if $(CACHE),--cache "$(CACHE)")

@@ -1,6 +1,7 @@
 """`python -m wikid_daemon.bench speed | quality | gates | storm`: measure, print a table, or JSON with `--json`.
 
 `calibrate` fits the constants of confidence, `corrections` writes a file of judged queries that `quality` reads.
+`record` keeps what the hot paths cost at this commit, `compare` says whether one costs more now.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ import structlog
 
 from wikid_daemon.bench import (
     calibrate,
+    compare,
     corrections,
     engines,
     golden,
     quality,
+    regression,
     release,
     report,
     scale,
+    soak,
     speed,
     storm,
     tables,
@@ -42,7 +46,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_TERMINATED: Final = 143
-COMMANDS: Final = ("speed", "quality", "gates", "calibrate", "corrections", "storm")
+COMMANDS: Final = ("speed", "quality", "gates", "calibrate", "corrections", "storm", "memory", "record", "compare")
 FROM_CORRECTIONS: Final = "--from-corrections"  # `wikid bench --from-corrections VAULT`
 COLLECTIONS: Final = "COLLECTIONS"
 DEFAULT_QUERIES: Final = 300
@@ -135,6 +139,17 @@ def _parser() -> argparse.ArgumentParser:
     about.add_argument("--pages", type=_positive, default=storm.PAGES, help="size of the vault (%(default)s)")
     about.add_argument("--json", action="store_true", help="print JSON, and the tables on stderr")
     about.set_defaults(run=_storm)
+    about = commands.add_parser("memory", help="memory over many embeddings of mixed lengths; exit 1 where it strays")
+    about.add_argument("--embeddings", type=_positive, default=soak.EMBEDDINGS, help="how many (%(default)s)")
+    about.add_argument("--json", action="store_true", help="print JSON, and the table on stderr")
+    about.set_defaults(run=_memory)
+    about = commands.add_parser("record", help="keep what each hot path costs at this commit")
+    _add_results_option(about)
+    about.add_argument("--force", action="store_true", help="also of a working tree that is not as committed")
+    about.set_defaults(run=_record)
+    about = commands.add_parser("compare", help="exit 1 where a hot path costs a fifth more than was recorded")
+    _add_results_option(about)
+    about.set_defaults(run=_compare)
     return parser
 
 
@@ -144,6 +159,12 @@ def _add_quality_options(about: argparse.ArgumentParser, *, half: str) -> None:
         "--queries", type=_count, default=DEFAULT_QUERIES, help="how many by sorted id, 0 = all (%(default)s)"
     )
     about.add_argument("--cache", type=Path, metavar="DIR", help="keep the indexes in this folder for the next run")
+
+
+def _add_results_option(about: argparse.ArgumentParser) -> None:
+    about.add_argument(
+        "--results", type=Path, default=regression.RESULTS, metavar="FILE", help="one record a line (%(default)s)"
+    )
 
 
 def _systems(text: str) -> tuple[System, ...]:
@@ -268,6 +289,33 @@ def _storm(options: argparse.Namespace) -> int:
     else:
         print(tables)
     return EXIT_DONE
+
+
+def _memory(options: argparse.Namespace) -> int:
+    readings = soak.measure(options.embeddings, report.say)
+    found = soak.figure(readings)
+    table = report.figure_table([found])
+    if options.json:
+        about = {"machine": report.machine(), "readings": soak.to_json(readings), "figures": [found.to_json()]}
+        print(json.dumps(about, indent=2))
+        print(table, file=sys.stderr)
+    else:
+        print(table)
+    return EXIT_DONE if found.met else EXIT_FAILED
+
+
+def _record(options: argparse.Namespace) -> int:
+    made = regression.record(options.results, force=options.force, say=report.say)
+    print(regression.record_table(made))
+    print(f"{options.results}: recorded for {made.commit}")
+    return EXIT_DONE
+
+
+def _compare(options: argparse.Namespace) -> int:
+    last, found = regression.against_recorded(options.results, report.say)
+    print(compare.comparison_table(found))
+    print(f"compared with {last.commit} of {last.date} ({last.cpu})")
+    return EXIT_FAILED if compare.is_worse(found) else EXIT_DONE
 
 
 if __name__ == "__main__":
