@@ -122,6 +122,19 @@ def test_a_title_an_alias_and_a_heading_are_searched(index: LexicalIndex) -> Non
     assert [found(index, query) for query in ("mooring", "anchorage", "tide")] == [[1], [2], [3]]
 
 
+def test_japanese_is_found_by_its_words_in_any_form(index: LexicalIndex) -> None:
+    fill(index, chunk(1, "毎朝公園を走った。"), chunk(2, "夜は本を読んだ。"))
+    assert found(index, "走る") == [1]
+    assert found(index, "読む") == [2]
+
+
+def test_japanese_without_kana_is_found_and_chinese_stays_as_it_is(index: LexicalIndex) -> None:
+    fill(index, chunk(1, "接続プールの設定です。"), chunk(2, "数据库连接池的设置"), chunk(3, "데이터베이스 연결 풀"))
+    assert found(index, "接続") == [1]
+    assert found(index, "连接池") == [2]
+    assert found(index, "연결") == [3]
+
+
 def test_types_narrow_the_search_without_minding_case(index: LexicalIndex) -> None:
     fill(index, chunk(1, "harbour", type="Concept "), chunk(2, "harbour", type="entity"))
     assert found(index, "harbour", "concept") == [1]

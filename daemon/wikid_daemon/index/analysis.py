@@ -17,6 +17,7 @@ MAX_CLAUSES: Final = 16_384
 
 _LUCENE = "org.apache.lucene."
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 _IDENTIFIER = re.compile(r"[\w$@.~][\w$@./:+~#-]*[\w$+#]|[\w$]")
 _COMPOUND = re.compile(r"[\W_]|\d|[a-z][A-Z]")
 _IDENTIFIER_PATTERN = r"[\p{L}\p{N}_$@.~][\p{L}\p{N}_$@./:+~#-]*[\p{L}\p{N}_$+#]|[\p{L}\p{N}_$]"
@@ -60,6 +61,11 @@ def has_cjk(text: str) -> bool:
     return _CJK.search(text) is not None
 
 
+def has_kana(text: str) -> bool:
+    """Whether a text is Japanese, of which only kana tell: most of its words are written as Chinese ones are."""
+    return not text.isascii() and _KANA.search(text) is not None
+
+
 class JavaClasses:
     """The Java classes and shared analyzers, resolved once per process."""
 
@@ -81,6 +87,7 @@ class JavaClasses:
             "IndexSearcher": _LUCENE + "search.IndexSearcher",
             "IndexWriter": _LUCENE + "index.IndexWriter",
             "IndexWriterConfig": _LUCENE + "index.IndexWriterConfig",
+            "JapaneseAnalyzer": _LUCENE + "analysis.ja.JapaneseAnalyzer",
             "KeywordAnalyzer": _LUCENE + "analysis.core.KeywordAnalyzer",
             "MatchAllDocsQuery": _LUCENE + "search.MatchAllDocsQuery",
             "Occur": _LUCENE + "search.BooleanClause$Occur",
@@ -101,6 +108,7 @@ class JavaClasses:
             setattr(self, short, java_class(name))
         self.english = self.English.newDefaultInstance()
         self.cjk = self.CJKAnalyzer()
+        self.japanese = self.JapaneseAnalyzer()  # reads its dictionaries when it is first used
         self.identifiers = _identifier_analyzer(self)
         self.IndexSearcher.setMaxClauseCount(MAX_CLAUSES)
 
@@ -121,9 +129,11 @@ def field_analyzer(java: Any) -> Any:
     """Which analyzer each field has; English with Porter stems for the rest."""
     by_field = java.HashMap()
     cjk = java.cjk
+    japanese = java.japanese
     identifiers = java.identifiers
     keyword = java.KeywordAnalyzer()
     by_field.put("cjk", cjk)
+    by_field.put("ja", japanese)
     by_field.put("identifiers", identifiers)
     for name in ("id", "page", "type"):
         by_field.put(name, keyword)

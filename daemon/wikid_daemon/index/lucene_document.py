@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wikid_daemon.index.analysis import fold, split_scripts
+from wikid_daemon.index.analysis import fold, has_kana, split_scripts
 
 LONGEST_TYPE: Final = 200
 
@@ -32,7 +32,7 @@ class LexicalDocument:
         self._id = java.StringField("id", "", yes)
         self._page = java.StringField("page", "", no)
         self._type = java.StringField("type", "", no)
-        names = ("text", "title", "aliases", "headings", "identifiers", "cjk")
+        names = ("text", "title", "aliases", "headings", "identifiers", "cjk", "ja")
         self._texts = {name: java.TextField(name, "", no) for name in names}
         for field in (self._id, self._page, self._type, *self._texts.values()):
             self.java.add(field)
@@ -41,6 +41,7 @@ class LexicalDocument:
         title, headings, body = fold(chunk.title), fold(chunk.headings), fold(chunk.body)
         whole = f"{title}\n{headings}\n{body}"
         latin, cjk = split_scripts(whole)
+        asian = f"{whole}\n{fold(chunk.aliases)}" if cjk else ""
         self._id.setStringValue(str(chunk.key))
         self._page.setStringValue(str(page))
         self._type.setStringValue(type_term(chunk.type))
@@ -51,7 +52,8 @@ class LexicalDocument:
             "aliases": fold(chunk.aliases),
             "headings": headings,
             "identifiers": f"{fold(chunk.page_id)}\n{whole}",
-            "cjk": f"{whole}\n{fold(chunk.aliases)}" if cjk else "",
+            "cjk": asian,
+            "ja": asian if has_kana(asian) else "",
         }
         for name, value in values.items():
             field = texts[name]
