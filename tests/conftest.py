@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from wikid_daemon.models.location import SETTINGS_FILE, models_folder
 from wikid_protocol.endpoint import folders
 
 DATA = Path(__file__).parent / "data"
+
+# whoever runs the tests in the background has them ignore interrupts, and so would every program that they start
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from wikid_daemon.vault.vault import Vault
 
 RECALLS: Final = 20  # of a session that are remembered
 SESSIONS: Final = 256
+PAGES: Final = 10_000  # of all sessions, about 4 MB; what was shown to the sessions silent longest goes first
 KEPT_SECONDS: Final = 86_400.0
 
 Key = tuple[Path, str]
@@ -46,6 +47,11 @@ class _Session:
     noted: set[tuple[Action, Key]] = field(default_factory=set)
     seen: float = 0.0
 
+    @property
+    def size(self) -> int:
+        """Pages remembered; those of the turn are among the recalls', unless it has outlived them."""
+        return sum(map(len, self.recalls))
+
 
 class ShownPages:
     """What each session was shown. Any thread may call; `clock` is in seconds and never goes back."""
@@ -54,16 +60,19 @@ class ShownPages:
         self._clock = clock
         self._guard = threading.Lock()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._size = 0
 
     def add(self, session: str, pages: Sequence[Shown]) -> None:
         """The pages of one more recall, best first."""
         with self._guard:
             found = self._sessions.setdefault(session, _Session())
+            before = found.size
             found.recalls.append(tuple(pages))
             found.turn.append(tuple(pages))
             if found.noted:
                 current = {each.key for each in _latest(found.turn)}
                 found.noted = {note for note in found.noted if note[1] in current}
+            self._size += found.size - before
             self._touch(session, found)
             self._forget()
 
@@ -117,9 +126,10 @@ class ShownPages:
         oldest = self._clock() - KEPT_SECONDS
         while self._sessions:
             first = next(iter(self._sessions))
-            if len(self._sessions) <= SESSIONS and self._sessions[first].seen >= oldest:
+            few = len(self._sessions) <= SESSIONS and (self._size <= PAGES or len(self._sessions) == 1)
+            if few and self._sessions[first].seen >= oldest:
                 return
-            del self._sessions[first]
+            self._size -= self._sessions.pop(first).size
 
 
 def _latest(recalls: Iterable[tuple[Shown, ...]]) -> list[Shown]:

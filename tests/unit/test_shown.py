@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wikid_daemon.core.feedback import Action, Showing
-from wikid_daemon.shown import KEPT_SECONDS, RECALLS, SESSIONS, Shown, ShownPages
+from wikid_daemon.shown import KEPT_SECONDS, PAGES, RECALLS, SESSIONS, Shown, ShownPages
 from wikid_daemon.vault.vault import Vault
 
 ROOT = Path("/notes")
@@ -95,6 +95,25 @@ def test_silent_sessions_are_forgotten() -> None:
     clock.now = KEPT_SECONDS + 1
     assert pages.all("old") == []
     assert names(pages.all("new")) == ["r1:a"]
+
+
+def test_too_many_pages_cost_the_sessions_that_were_silent_longest() -> None:
+    pages = ShownPages()
+    many = [shown(f"p{number}") for number in range(PAGES // 4)]
+    for session in ("a", "b", "c"):
+        pages.add(session, many)
+    assert pages.all("a")  # asked for, so b is silent longest
+    pages.add("d", many)
+    pages.add("d", [shown("one more")])
+    assert [len(pages.all(session)) for session in "abcd"] == [len(many), 0, len(many), len(many) + 1]
+
+
+def test_one_session_alone_keeps_what_it_was_shown_last() -> None:
+    pages = ShownPages()
+    pages.add("s", [shown(f"p{number}") for number in range(PAGES + 1)])
+    assert len(pages.all("s")) == PAGES + 1
+    pages.add("other", [shown("a")])
+    assert (len(pages.all("s")), names(pages.all("other"))) == (0, ["r1:a"])
 
 
 def test_too_many_sessions_cost_the_one_that_was_silent_longest() -> None:
