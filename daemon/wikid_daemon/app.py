@@ -21,14 +21,17 @@ from wikid_daemon.event_calls import EventCalls
 from wikid_daemon.event_logs import EventLogs
 from wikid_daemon.feedback import Feedback
 from wikid_daemon.handlers import Handlers
+from wikid_daemon.idling import Idling
 from wikid_daemon.index import jvm, jvm_archive
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.instance import Instance
+from wikid_daemon.lanes import Lane
 from wikid_daemon.linting import Linting
 from wikid_daemon.metrics import Meter
 from wikid_daemon.model_calls import ModelCalls
 from wikid_daemon.monitoring import Monitoring, Openings
 from wikid_daemon.noting import Noting
+from wikid_daemon.politeness import Power
 from wikid_daemon.rebuilding import Rebuilding
 from wikid_daemon.recall import Recaller
 from wikid_daemon.resolving import Resolving
@@ -71,10 +74,13 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     chosen = files.settings_for(None).settings
     environment, cache = settings.environment, settings.folders.cache
     reranker = WarmReranker(environment, cache, configured=chosen.rerank_model, embedder=chosen.embed_model)
-    embedder = WarmEmbedder(environment, cache, chosen.embed_model, lambda: _with_embedder(vaults, reranker))
+    lane = Lane(Power(lambda: files.settings_for(None).settings.low_power).is_saved)
+    embedder = WarmEmbedder(environment, cache, chosen.embed_model, lambda: _with_embedder(vaults, reranker), lane)
 
     def published(indexer: Indexer) -> None:
         _published(indexer)
+        if indexer.embedding_pending:
+            embedder.want()
         subscriptions.stir()
 
     def make_indexer(vault: Vault, machine: str) -> Indexer:
@@ -93,7 +99,9 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     subscriptions = Subscriptions(look, look.find)
     handlers = Handlers(
         vaults,
-        Recaller(lambda: Models(embedder.for_recall(), reranker.for_recall()), feedback=standings.adjustment),
+        Recaller(
+            lambda: Models(embedder.for_recall(), reranker.for_recall()), feedback=standings.adjustment, lane=lane
+        ),
         embedder,
         reranker,
         started,
@@ -128,6 +136,9 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     watchdog = asyncio.create_task(systemd.feed_watchdog())
     jvm_archive.use(cache)
     archiving = asyncio.create_task(_archive(cache))
+    idling = asyncio.create_task(
+        Idling(embedder, reranker, lambda: files.settings_for(None).settings.unload_after_minutes).watch()
+    )
 
     def ready() -> None:
         # answering comes first: vaults and model open behind the socket, and say so while they do
@@ -142,6 +153,7 @@ async def _serve(settings: Settings, instance: Instance) -> None:
         systemd.notify("STOPPING=1")
         watchdog.cancel()
         archiving.cancel()
+        idling.cancel()
         subscriptions.close()
         handlers.close()
         await asyncio.to_thread(feedback.close)

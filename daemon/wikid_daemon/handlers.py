@@ -121,7 +121,7 @@ class Handlers:
         return answer
 
     def _chosen(self, vault: str | None, cwd: str | None) -> list[Applied]:
-        return self._vaults.chosen(vault, None if cwd is None else Path(cwd), automatic=False)
+        return self._vaults.chosen(vault, None if cwd is None else absolute(cwd), automatic=False)
 
     def _captures(self, vault: Vault) -> bool:
         """Whether signals are kept of what a recall from the vault's own folder shows."""
@@ -213,7 +213,7 @@ class Handlers:
 
     async def _recall(self, params: m.RecallParams, context: CallContext) -> r.Recall:
         def work() -> tuple[r.Recall, list[Applied], Effective]:
-            cwd = None if params.cwd is None else Path(params.cwd)
+            cwd = None if params.cwd is None else absolute(params.cwd)
             effective = self._settings_for(cwd)
             ambient = effective.settings.ambient_personal_vault
             automatic = params.policy == "automatic"
@@ -255,6 +255,8 @@ class Handlers:
 
     async def _reindex(self, params: m.ReindexParams, context: CallContext) -> r.ReindexReports:
         def work() -> r.ReindexReports:
+            if "vectors" in params.components:
+                self._embedder.awaken()
             return index_calls.reindex(
                 params, self._chosen(params.vault, params.cwd), context, self._embedder.for_recall
             )

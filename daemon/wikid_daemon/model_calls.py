@@ -104,7 +104,7 @@ class ModelCalls:
         folder = self._obtained(name, report, context, may_build=True)
         hidden = self._environment.get(EMBED_VARIABLE)
         report(f"Loading {folder.name}", None)
-        embedder = _usable(lambda: opened(folder))
+        embedder = _usable(lambda: opened(folder, self._embedder.lane))
         _stop_if(context)
         said = _name_in_settings(name, folder)
         self._files.write(BY_NAME["embedModel"], said)

@@ -27,9 +27,10 @@ from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.explanation import explain
 from wikid_daemon.index.store import Store
 from wikid_daemon.judging import candidates
+from wikid_daemon.lanes import Lane
 from wikid_daemon.merging import Feedback, Searched, merge, no_feedback
 from wikid_daemon.retrieval import Question
-from wikid_daemon.searching import Call, Looked, Models, search
+from wikid_daemon.searching import JAVA_UNAVAILABLE, Call, Looked, Models, search
 from wikid_daemon.settings_files import Effective
 from wikid_daemon.timing import Clock
 from wikid_daemon.vaults import Applied
@@ -41,26 +42,36 @@ MAX_RESULTS: Final = 10  # seed A, first-release limits
 KEEP_EXTRA: Final = 2
 AUTOMATIC_MS: Final = 250.0  # the whole of it, or nothing is injected
 NO_MEMORY: Final = "no_reliable_memory"
+NOT_SEARCHED: Final = ("vault_opening", "vault_not_opened")  # with these, that nothing was found says little
 
 
 class Recaller:
-    """Answers `recall`. `marker` is random per daemon start; clients wrap notes' text in it."""
+    """Answers `recall`, and has the `lane` meanwhile. `marker` is random per daemon start; clients wrap notes' text in
+    it."""
 
     def __init__(
         self,
         models: Callable[[], Models],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         feedback: Feedback = no_feedback,
+        lane: Lane | None = None,
     ) -> None:
         self._models = models
         self._now = now
         self._feedback = feedback
+        self._lane = lane or Lane()
         self.marker = secrets.token_hex(8)
 
     def recall(
         self, params: RecallParams, vaults: Sequence[Applied], effective: Effective, cancelled: Callable[[], bool]
     ) -> r.Recall:
         """The answer, within `deadline_ms` where that is set. RequestRefused for a query or mode that is none."""
+        with self._lane.call():
+            return self._answer(params, vaults, effective, cancelled)
+
+    def _answer(
+        self, params: RecallParams, vaults: Sequence[Applied], effective: Effective, cancelled: Callable[[], bool]
+    ) -> r.Recall:
         now, automatic = self._now(), params.policy == "automatic"
         settings, diagnostics = effective.settings, list(effective.diagnostics)
         asked = [(each, store) for each in vaults if (store := _store_of(each, diagnostics)) is not None]
@@ -112,7 +123,7 @@ class Recaller:
             diagnostics=tuple(diagnostics),
             links_first=not automatic
             and _have_more_pages([each for _, each in asked], settings.recall_links_threshold),
-            reason=None if bundles else NO_MEMORY,
+            reason=None if bundles else _reason(diagnostics),
             explain=explanation,
         )
 
@@ -217,13 +228,14 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
         return None
     store = indexer.store
     if store is None:
-        tell(
-            "vault_opening",
-            f"{vault.name} is still being opened"
-            if indexer.state.state == "indexing"
-            else f"{vault.name} could not be opened: {indexer.state.reason}",
-            "look at: wikid status",
-        )
+        if indexer.state.state == "indexing":
+            tell("vault_opening", f"{vault.name} is still being opened", "ask again in a moment, or after: wikid sync")
+        else:
+            tell(
+                "vault_not_opened",
+                f"{vault.name} could not be opened: {indexer.state.reason}",
+                "look at: wikid status",
+            )
         return None
     if indexer.state.state == "unavailable":
         tell(
@@ -234,8 +246,14 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
     elif indexer.state.state == "failed":
         tell("indexing_interrupted", f"indexing of {vault.name} rests: {indexer.state.reason}", "look at: wikid status")
     if not store.has_lexical:
-        tell("java_unavailable", store.java_missing, "install Java 21 or newer, or reinstall wikid-memory[daemon]")
+        tell(JAVA_UNAVAILABLE, store.java_missing, "install Java 21 or newer, or reinstall wikid-memory[daemon]")
     return store
+
+
+def _reason(diagnostics: Sequence[r.Diagnostic]) -> str:
+    """Why there is no bundle: only a search of every vault can tell that there is no memory."""
+    kinds = {each.kind for each in diagnostics}
+    return next((each for each in NOT_SEARCHED if each in kinds), NO_MEMORY)
 
 
 def _searched(applied: Applied) -> r.SearchedVault:

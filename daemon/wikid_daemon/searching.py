@@ -23,6 +23,7 @@ from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 
+JAVA_UNAVAILABLE: Final = "java_unavailable"
 FIRST_LOOK: Final = 10  # candidates that adaptive judges before it decides (seed A, adapter mapping)
 # what embedding the query may take; with less than this left the words answer alone
 EMBED_MS: Final = 20.0
@@ -44,11 +45,12 @@ class QueryEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why a model cannot be used now, as a diagnostic says it."""
+    """Why a model cannot be used now, as a diagnostic says it. `want` is called where a recall lacks it."""
 
     kind: str
     message: str
     remedy: str = ""
+    want: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ class Models:
 class Call:
     """One recall as it goes: what is asked, its time, and what was lacked and decided on the way.
 
-    `used` is the path that was taken and `reasons` says why, in stable words; `spent_ms` is per step.
+    `used` is the path that was taken and `reasons` says why, in stable words, those of what was `lacking` last;
+    `spent_ms` is per step.
     """
 
     question: Question
@@ -74,10 +77,13 @@ class Call:
     intent: str = ""
     used: Mode = "lexical"
     reasons: tuple[str, ...] = ()
+    lacking: list[str] = field(default_factory=list)
     spent_ms: dict[str, float] = field(default_factory=dict)
 
     def tell(self, absence: Absence) -> None:
+        absence.want()
         kind, message, remedy = absence.kind, absence.message, absence.remedy
+        self.lacking.append(kind)
         self.diagnostics.append(r.Diagnostic(kind=kind, message=message, remedy=remedy))
 
     def ended(self, step: str) -> None:
@@ -118,6 +124,9 @@ def search(call: Call, asked: Sequence[tuple[Applied, Store]], models: Models) -
     call.used = modes.answered_by(path, lacking)
     if call.used == "quality" and not isinstance(reranker, Absence):
         looked = _again(call, looked, reranker)
+    if any(not store.has_lexical for _, store in asked):
+        call.lacking.append(JAVA_UNAVAILABLE)
+    call.reasons = tuple(dict.fromkeys((*call.reasons, *call.lacking)))
     return looked
 
 
@@ -126,7 +135,8 @@ def _again(call: Call, looked: Sequence[Looked], reranker: Reranker) -> list[Loo
     whole = Clock(min(call.clock.left_ms - ANSWER_MS, SECOND_LOOK_MOST_MS))
     again = []
     for place, each in enumerate(looked):
-        share = Clock(whole.left_ms / (len(looked) - place))
+        # a caller that is gone leaves no time at all, which ends what is being judged
+        share = Clock(whole.left_ms / (len(looked) - place), call.cancelled)
         second = look_again(each.store, call.question, each.first, reranker, share, call.intent)
         again.append(replace(each, second=second))
     call.ended("second_look")
@@ -160,8 +170,10 @@ def _vector(call: Call, asked: Sequence[tuple[Applied, Store]], embedder: QueryE
 
 def _path(call: Call, looked: Sequence[Looked]) -> tuple[Mode, tuple[str, ...]]:
     """The path that the wanted mode asks for, and why."""
-    if call.wanted != "adaptive" or call.question.vector is None:
+    if call.wanted != "adaptive":
         return call.wanted, ("requested",)
+    if call.question.vector is None:
+        return call.wanted, ()  # there was nothing to decide; what is lacking says why
     doubts = modes.escalations(call.question.text, [_first_stage(call.question, each) for each in looked])
     return ("quality", doubts) if doubts else ("hybrid", ("certain",))
 

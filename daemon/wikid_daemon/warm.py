@@ -12,6 +12,8 @@ from typing import Final, Literal
 import structlog
 
 from wikid_daemon.index.encoders import Embedder, damage
+from wikid_daemon.lanes import Lane
+from wikid_daemon.memory import give_back
 from wikid_daemon.models import hub_cache
 from wikid_daemon.models.build import build
 from wikid_daemon.models.catalogue import ALIASES, CATALOGUE, DEFAULT_MODEL, catalogue_name
@@ -23,6 +25,7 @@ from wikid_protocol.records import ModelRecord
 
 BUILD_REMEDY: Final = "wikid models build"
 VARIABLE: Final = "WIKID_EMBED_MODEL"
+LOW_POWER_VARIABLE: Final = "WIKID_LOW_POWER"
 
 log = structlog.get_logger("warm")
 
@@ -31,7 +34,7 @@ log = structlog.get_logger("warm")
 class _Held:
     """What is known of the embedder now."""
 
-    state: Literal["absent", "loading", "ready", "failed"]
+    state: Literal["absent", "loading", "ready", "resting", "failed"]
     embedder: Embedder | None = None
     folder: ModelFolder | None = None
     reason: str = ""
@@ -40,11 +43,17 @@ class _Held:
 
 class WarmEmbedder:
     """One embedder for all vaults. `configured` names a model that the settings ask for; `on_ready` is called from the
-    loading thread. While another one is loaded, the one before it answers."""
+    loading thread. While another one is loaded, the one before it answers. `lane` says what bulk work may have."""
 
     def __init__(
-        self, environment: Mapping[str, str], cache: Path, configured: str | None, on_ready: Callable[[], None]
+        self,
+        environment: Mapping[str, str],
+        cache: Path,
+        configured: str | None,
+        on_ready: Callable[[], None],
+        lane: Lane | None = None,
     ) -> None:
+        self.lane = lane or Lane()
         self._environment = environment
         self._cache = cache
         self._configured = configured
@@ -64,9 +73,11 @@ class WarmEmbedder:
         """The model that the environment or the settings ask for."""
         return self._environment.get(VARIABLE) or self._configured or DEFAULT_MODEL
 
-    def load(self) -> None:
+    def load(self, *, only_resting: bool = False) -> None:
         """Find and open the model; afterwards the state is ready, absent or failed."""
         with self._loading:
+            if only_resting and self._held.state != "resting":
+                return  # another thread was faster
             self._mending.attempt()
             self._held = self._loaded()
             held = self._held
@@ -85,11 +96,34 @@ class WarmEmbedder:
                 return _Held("absent", reason=reason, remedy=remedy)
             if self._held.embedder is None:
                 self._held = _Held("loading", None, folder)
-            return _Held("ready", opened(folder), folder)
+            return _Held("ready", opened(folder, self.lane), folder)
         except OSError as problem:
             return _Held("failed", None, folder, f"The model cannot be read ({type(problem).__name__}).")
         except ModelUnusable as problem:
             return _Held("failed", None, folder, problem.reason, problem.hint)
+
+    def rest(self, unused_seconds: float) -> bool:
+        """Let the model go from memory, where nothing was embedded for so long; whether that was done. It comes back
+        when it is wanted, and words answer until it is there."""
+        with self._loading:
+            embedder, folder = self._held.embedder, self._held.folder
+            if self._held.state != "ready" or embedder is None or embedder.unused_seconds < unused_seconds:
+                return False
+            self._held = _Held("resting", None, folder)
+            del embedder
+        give_back()
+        log.info("model_rests")
+        return True
+
+    def want(self) -> None:
+        """Have a resting model loaded again, without making anybody wait."""
+        if self._held.state == "resting":
+            threading.Thread(target=self.awaken, name="load-embedder", daemon=True).start()
+
+    def awaken(self) -> None:
+        """Load a resting model; what is not at rest stays as it is."""
+        if self._held.state == "resting":
+            self.load(only_resting=True)
 
     def switch(self, name: str, folder: ModelFolder, embedder: Embedder) -> None:
         """From now on use this embedder, which the settings call `name`: it is warm, so nobody waits."""
@@ -140,6 +174,9 @@ class WarmEmbedder:
             return held.embedder
         if held.state == "loading":
             return Absence("model_loading", "the embedding model is still loading: words alone answered")
+        if held.state == "resting":
+            message = "the embedding model had been let go from memory and is loading again: words alone answered"
+            return Absence("model_loading", message, want=self.want)
         if held.state == "absent":
             return Absence("model_absent", f"{held.reason}: words alone answered", held.remedy)
         return Absence("model_failed", f"{held.reason} Words alone answered.", held.remedy)
@@ -199,11 +236,20 @@ class WarmEmbedder:
             aliases=tuple(alias for alias, target in ALIASES.items() if target == name),
         )
 
+    def _told(self, held: _Held) -> tuple[str, str, str]:
+        if held.state == "resting":
+            return "built", "not in memory, because nobody used it; the next recall loads it again", ""
+        if held.state == "ready" and self.lane.saves_power():
+            forced = self._environment.get(LOW_POWER_VARIABLE)
+            remedy = "start wikid without --low-power" if forced else "wikid config set lowPower off"
+            return "ready", "to save power, new vectors are made slowly", remedy
+        return held.state, held.reason, held.remedy if held.reason else ""
+
     def _condition(self, name: str, folder: ModelFolder | None, held: _Held) -> tuple[str, str, str]:
-        """State, reason and remedy of the model of that name."""
+        """State, reason and remedy of the model of that name, as a record tells them."""
         if folder is not None:
             in_use = held.folder is not None and held.folder.path == folder.path
-            return (held.state, held.reason, held.remedy if held.reason else "") if in_use else ("built", "", "")
+            return self._told(held) if in_use else ("built", "", "")
         if held.state == "failed" and held.folder is None and name == catalogue_name(self.wanted):
             return held.state, held.reason, held.remedy
         if hub_cache.snapshot(self._environment, name) is not None:
@@ -214,9 +260,9 @@ class WarmEmbedder:
         return "absent", f"not {'built' if name in CATALOGUE else 'there'}; run: {remedy}", remedy
 
 
-def opened(folder: ModelFolder) -> Embedder:
+def opened(folder: ModelFolder, lane: Lane | None = None) -> Embedder:
     """The embedder of a folder, warm. ModelUnusable."""
-    return Embedder.load(folder, workers=min(2, os.cpu_count() or 1))
+    return Embedder.load(folder, workers=min(2, os.cpu_count() or 1), lane=lane)
 
 
 def _not_there(wanted: str) -> tuple[str, str]:

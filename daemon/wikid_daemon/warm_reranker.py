@@ -33,7 +33,7 @@ log = structlog.get_logger("warm")
 class _Held:
     """What is known of the reranker now."""
 
-    state: Literal["absent", "loading", "ready", "failed"]
+    state: Literal["absent", "loading", "ready", "resting", "failed"]
     reranker: Reranker | None = None
     folder: ModelFolder | None = None
     reason: str = ""
@@ -98,6 +98,14 @@ class WarmReranker:
         except ModelUnusable as problem:
             return _Held("failed", None, folder, problem.reason, problem.hint)
 
+    def rest(self) -> None:
+        """Let the model go from memory; `start` brings it back, with the embedder, without which nothing is judged."""
+        with self._loading:
+            if self._held.state != "ready":
+                return
+            self._held = _Held("resting", None, self._held.folder, "not in memory; it comes back with the embedder")
+        give_back()
+
     def switch(self, name: str, folder: ModelFolder, reranker: CrossEncoder) -> None:
         """From now on use this cross-encoder, which the settings call `name`: it is warm, so nobody waits."""
         with self._loading:
@@ -139,7 +147,7 @@ class WarmReranker:
         held = self._held
         if held.reranker is not None:
             return held.reranker
-        if held.state == "loading":
+        if held.state in ("loading", "resting"):
             return Absence("reranker_loading", "the reranker is still loading: the first look answered")
         kind = "reranker_absent" if held.state == "absent" else "reranker_failed"
         return Absence(kind, f"{held.reason.rstrip('.')}: the first look answered", held.remedy)
@@ -154,7 +162,7 @@ class WarmReranker:
         return ModelRecord(
             name=name,
             purpose="reranker",
-            state=held.state,
+            state="built" if held.state == "resting" else held.state,
             identity="" if held.reranker is None else held.reranker.identity,
             path="" if held.folder is None else str(held.folder.path),
             reason=held.reason,

@@ -93,6 +93,8 @@ def test_the_command_gets_sets_and_lists(daemon: DaemonProcess) -> None:
         "ambientPersonalVault": True,
         "embedModel": None,
         "rerankModel": None,
+        "lowPower": "auto",
+        "unloadAfterMinutes": 0,
     }
     assert listed["path"] == str(config_file(daemon))
     unknown = daemon.wikid("config", "get", "retrievalMod")

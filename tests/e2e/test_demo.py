@@ -26,7 +26,7 @@ INSTALLERS_OWN = ("uv", "pip")  # what package installers cache for themselves
 NO_INDEX = {"UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
 NO_MODEL = {"WIKID_EMBED_MODEL": "one-that-nobody-has"}
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the client has no named pipes yet")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="its screen was never tried on Windows")
 
 
 class World:

@@ -115,8 +115,8 @@ def test_an_index_that_cannot_be_opened_injects_nothing_and_is_told_where_asked(
     daemon.start()
     until(lambda: daemon.status("notes").reason, "the reason being told", 30)
     automatic = daemon.client.recall(QUERY, vault="notes", policy="automatic")
-    assert (automatic.bundles, automatic.reason) == ((), "no_reliable_memory")
-    assert kinds(daemon.client.recall(QUERY, vault="notes"))[0] == "vault_opening"
+    assert (automatic.bundles, automatic.reason) == ((), "vault_not_opened")
+    assert kinds(daemon.client.recall(QUERY, vault="notes"))[0] == "vault_not_opened"
     place.unlink()
     until(lambda: daemon.found("tok02zebra", "notes") == ["n02"], "the index that opens by itself", 60)
 

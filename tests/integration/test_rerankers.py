@@ -179,11 +179,11 @@ def test_the_query_is_never_cut_only_the_passage(tmp_path: Path) -> None:
 def test_a_pair_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = CrossEncoder.load(read_model_folder(classifier(tmp_path / "model", 1)))
     runs: list[int] = []
-    judge: Callable[[Any], list[float]] = encoder._judge
+    judge: Callable[[Any, Any], list[float]] = encoder._judge
 
-    def counted(pairs: Any) -> list[float]:
+    def counted(pairs: Any, passes: Any) -> list[float]:
         runs.append(len(pairs))
-        return judge(pairs)
+        return judge(pairs, passes)
 
     monkeypatch.setattr(encoder, "_judge", counted)
     first = encoder.scores(Asked("the cat", rarity), PASSAGES, forever)
@@ -193,11 +193,19 @@ def test_a_pair_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(runs) == 2
 
 
-def test_a_batch_is_not_begun_without_time_for_it(tmp_path: Path) -> None:
+def test_a_batch_is_not_begun_without_time_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = CrossEncoder.load(read_model_folder(classifier(tmp_path / "model", 1)))
     many = [Passage(f"{number}".encode(), "the mat") for number in range(3 * BATCH)]
-    steps = iter([100.0, 60.0, 30.0])  # the first batch took 40 ms, so 30 are too few for another
-    scores = encoder.scores(Asked("the cat", rarity), many, lambda: next(steps))
+    judge: Callable[[Any, Any], list[float]] = encoder._judge
+    left = [100.0]
+
+    def slow(pairs: Any, passes: Any) -> list[float]:
+        found = judge(pairs, passes)
+        left[0] -= 60.0  # so the 40 that are left are too few for another batch
+        return found
+
+    monkeypatch.setattr(encoder, "_judge", slow)
+    scores = encoder.scores(Asked("the cat", rarity), many, lambda: left[0])
     assert [score is not None for score in scores] == [True] * BATCH + [False] * (2 * BATCH)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiny_model as tiny
-from wikid_daemon.index import encoders
 from wikid_daemon.index.encoders import Embedder, EmbedFailed, PassagesFailed
 from wikid_daemon.index.familiarity import familiarity
 from wikid_daemon.models.failures import ModelUnusable
@@ -42,7 +40,7 @@ def session_of(run: Any, output: str = "sentence_embedding", inputs: tuple[str, 
     return SimpleNamespace(
         get_inputs=lambda: [SimpleNamespace(name=name) for name in inputs],
         get_outputs=lambda: [SimpleNamespace(name="something"), SimpleNamespace(name=output)],
-        run=lambda _outputs, feed: [np.asarray(run(feed["input_ids"][0]), np.float32)[None]],
+        run=lambda _outputs, feed, _options=None: [np.asarray(run(feed["input_ids"][0]), np.float32)[None]],
     )
 
 
@@ -88,24 +86,6 @@ class TestVectors:
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(embedder.embed_query, texts))
         np.testing.assert_array_equal(np.stack(found), expected)
-
-    def test_passages_run_ahead_unless_somebody_asks(self, folder: ModelFolder, monkeypatch: Any) -> None:
-        monkeypatch.setattr(encoders, "ASKED_SECONDS", 3_600.0)
-        embedder, begun = Embedder.load(folder, workers=2), list[str]()
-
-        def texts() -> Iterator[str]:
-            for number in range(100):
-                begun.append(f"cat {number}")
-                yield begun[-1]
-
-        running = embedder.passages(texts())
-        next(running)
-        assert len(begun) > 2
-        embedder.embed_query("mat")
-        ahead = len(begun) - 1
-        for count in range(1, 20):
-            next(running)
-            assert len(begun) == max(ahead, count) + 1
 
     def test_prefixes_mark_queries_and_passages(self, embedder: Embedder, tmp_path: Path) -> None:
         path = tiny.export_folder(tmp_path / "m", WEIGHTS, config_sentence_transformers__json=PROMPTS)

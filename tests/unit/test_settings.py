@@ -57,6 +57,8 @@ def test_without_any_file_the_defaults_apply() -> None:
         ambient_personal_vault=True,
         embed_model=None,
         rerank_model=None,
+        low_power="auto",
+        unload_after_minutes=0,
     )
     assert {each.origin for each in decided.values()} == {"default"}
     assert not problems

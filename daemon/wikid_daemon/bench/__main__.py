@@ -1,4 +1,4 @@
-"""`python -m wikid_daemon.bench speed | quality | gates | storm`: measure, print a table, or JSON with `--json`.
+"""`python -m wikid_daemon.bench speed | quality | gates | storm | memory`: measure, print a table or JSON.
 
 `calibrate` fits the constants of confidence, `corrections` writes a file of judged queries that `quality` reads.
 `record` keeps what the hot paths cost at this commit, `compare` says whether one costs more now.

@@ -22,7 +22,6 @@ from wikid_daemon.bench.rankers import SYSTEMS, System, heuristic, ranker
 from wikid_daemon.bench.serving import percentile
 from wikid_daemon.core.confidence import EXPLICIT_FLOOR
 from wikid_daemon.core.modes import MODES, Mode
-from wikid_daemon.recall import NO_MEMORY
 from wikid_daemon.searching import Models
 from wikid_protocol import records as r
 
@@ -259,7 +258,7 @@ def _automatic(
         too_late=sum(late) / len(late) if late else 0.0,
         times=_times(recalls),
         curve=_curve(asking, asked, unrelated),
-        injected=tuple(prompt for prompt, each in disturbed.items() if each.reason != NO_MEMORY),
+        injected=tuple(prompt for prompt, each in disturbed.items() if each.bundles),
         missed=tuple(query for query, helps in useful.items() if not helps),
     )
 

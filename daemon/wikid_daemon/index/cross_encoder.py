@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -26,12 +27,14 @@ from wikid_daemon.index.encoders import (
 )
 from wikid_daemon.index.inputs import Inputs
 from wikid_daemon.index.late_interaction import RESERVE_MS, Asked, Passage
+from wikid_daemon.index.passes import Ended, Passes, finished
 from wikid_daemon.models.failures import ModelUnusable
 from wikid_daemon.models.location import ModelFolder, damaged_files
 from wikid_daemon.models.presets import Dialogue
 
 BATCH: Final = 8
 KEPT_SCORES: Final = 4_096
+CALLS: Final = 4  # whose batches may be computed at once
 OUTPUT: Final = "logits"
 YES: Final = "yes"
 NO: Final = "no"
@@ -66,6 +69,8 @@ class CrossEncoder:
         self._reading = _reading(folder, tokenizer)
         self._kept: OrderedDict[bytes, float] = OrderedDict()
         self._guard = threading.Lock()
+        # whoever asks has to be free to end a batch that takes too long
+        self._workers = ThreadPoolExecutor(CALLS, "judge")
 
     @classmethod
     def load(cls, folder: ModelFolder) -> CrossEncoder:
@@ -76,7 +81,7 @@ class CrossEncoder:
             # of a pair the query is never cut: it is short, and all that is asked
             tokenizer = open_tokenizer(folder, pairs=folder.recipe.verdict == "logits")
             encoder = cls(folder, open_session(folder, threads=0), tokenizer)
-            encoder._judge([encoder._pair("ready", "ready")])
+            encoder._judge([encoder._pair("ready", "ready")], Passes())
         except Exception as error:  # both libraries raise private exception types
             reason = f"The reranker {folder.name} does not load ({type(error).__name__}: {error})."
             raise ModelUnusable(reason, HINT) from error
@@ -84,41 +89,40 @@ class CrossEncoder:
 
     def scores(self, asked: Asked, passages: Sequence[Passage], left_ms: Callable[[], float]) -> list[float | None]:
         """One score a passage until the time is over, the first passages first; None for those it did not suffice for
-        and for what is refused."""
+        and for what is refused. `left_ms` is asked on the way too: a batch ends where nothing is left."""
         keys = [self._key(asked, each) for each in passages]
         found = [self._known(key) for key in keys]
         waiting = [place for place, score in enumerate(found) if score is None]
-        slowest = 0.0
+        passes, slowest = Passes(), 0.0
         step = self._reading.at_once
         for start in range(0, len(waiting), step):
             before = left_ms()
             if before < RESERVE_MS + slowest:
                 break
-            self._fill(asked, passages, keys, found, waiting[start : start + step])
+            places = waiting[start : start + step]
+            work = self._workers.submit(self._scores, asked, [passages[place] for place in places], passes)
+            for scores in finished([work], passes, left_ms, RESERVE_MS):
+                for place, score in zip(places, scores, strict=False):
+                    found[place] = score
+                    self._keep(keys[place], score)
+            if passes.ended:
+                break
             slowest = max(slowest, before - left_ms())
         return found
 
-    def _fill(
-        self,
-        asked: Asked,
-        passages: Sequence[Passage],
-        keys: Sequence[bytes],
-        found: list[float | None],
-        places: Sequence[int],
-    ) -> None:
+    def _scores(self, asked: Asked, passages: Sequence[Passage], passes: Passes) -> Sequence[float]:
+        """Of each passage, or none at all where the model refuses one."""
         try:
-            pairs = [self._pair(asked.text, passages[place].text) for place in places]
-            scores = self._judge(pairs)
+            return self._judge([self._pair(asked.text, each.text) for each in passages], passes)
+        except Ended:
+            raise
         except Exception:  # noqa: BLE001 - what the model refuses gets no score, and keeps its place
-            return
-        for place, score in zip(places, scores, strict=True):
-            found[place] = score
-            self._keep(keys[place], score)
+            return ()
 
     def _pair(self, query: str, passage: str) -> Row:
         return self._reading.pair(query, passage[: self._folder.max_tokens * MAX_CHARACTERS_PER_TOKEN])
 
-    def _judge(self, pairs: Sequence[Row]) -> list[float]:
+    def _judge(self, pairs: Sequence[Row], passes: Passes) -> list[float]:
         recipe = self._folder.recipe
         width = max(len(ids) for ids, _ in pairs)
         shape = (len(pairs), width)
@@ -130,7 +134,7 @@ class CrossEncoder:
         for place, (tokens, side) in enumerate(pairs):
             filled = slice(width - len(tokens), None) if recipe.pads_left else slice(len(tokens))
             ids[place, filled], sides[place, filled], mask[place, filled] = tokens, side, 1
-        (logits,) = self._session.run([OUTPUT], self._inputs.feed(ids, mask, sides))
+        (logits,) = passes.run(self._session, [OUTPUT], self._inputs.feed(ids, mask, sides))
         return self._reading.verdicts(np.asarray(logits, np.float32))
 
     # -- what was judged before ----------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from wikid_daemon.index.encoders import (
     open_tokenizer,
 )
 from wikid_daemon.index.inputs import Inputs
+from wikid_daemon.index.passes import Ended, Passes, finished
 from wikid_daemon.models.failures import ModelUnusable
 from wikid_daemon.models.location import ModelFolder
 
@@ -74,23 +75,29 @@ class LateInteraction:
         """Open the folder's files and run once. Raises ModelUnusable."""
         try:
             reranker = cls(folder, open_session(folder), open_tokenizer(folder), workers)
-            reranker._tokens("ready")
+            reranker._tokens("ready", Passes())
         except Exception as error:  # both libraries raise private exception types
             reason = f"The model {folder.name} gives no token vectors ({type(error).__name__}: {error})."
             raise ModelUnusable(reason, folder.remedy) from error
         return reranker
 
     def scores(self, asked: Asked, passages: Sequence[Passage], left_ms: Callable[[], float]) -> list[float | None]:
-        """One score a passage, in order, until the time is over; None for those after it and for what is refused."""
+        """One score a passage, in order, until the time is over; None for those after it and for what is refused.
+        `left_ms` is asked on the way too: passes end where nothing is left."""
         query, weights = self._query(asked)
         found: list[Codes | None] = []
-        slowest = 0.0
+        passes, slowest = Passes(), 0.0
         for start in range(0, len(passages), self._at_once):
             before = left_ms()
-            # a pass that has begun cannot be given up
+            # a pass that would be ended on its way is not worth beginning
             if before < RESERVE_MS + slowest:
                 break
-            found += self._workers.map(self._passage, passages[start : start + self._at_once])
+            together = passages[start : start + self._at_once]
+            work = [self._workers.submit(self._passage, each, passes) for each in together]
+            done = finished(work, passes, left_ms, RESERVE_MS)
+            found += done
+            if len(done) < len(together):
+                break
             slowest = max(slowest, before - left_ms())
         judged = iter(_max_sim(query, weights, [each for each in found if each is not None]))
         scores = [None if each is None else next(judged) for each in found]
@@ -111,28 +118,30 @@ class LateInteraction:
                 rarity[place] = asked.rarity(text[slice(*spans[word])])
         evenly /= max(float(evenly.sum()), 1.0)
         weights = (evenly + rarity / rarity.sum()) / 2 if rarity.any() else evenly
-        return self._run(encoding.ids), weights
+        return self._run(encoding.ids, Passes()), weights
 
-    def _passage(self, passage: Passage) -> Codes | None:
+    def _passage(self, passage: Passage, passes: Passes) -> Codes | None:
         known = self._cache.get(passage.hash)
         if known is None:
             try:
-                known = self._tokens(self._folder.passage_prefix + passage.text)
+                known = self._tokens(self._folder.passage_prefix + passage.text, passes)
+            except Ended:
+                raise
             except Exception:  # noqa: BLE001 - a text that the model refuses gets no score; the others do
                 return None
             self._cache.put(passage.hash, known)
         return known
 
-    def _tokens(self, text: str) -> Codes:
+    def _tokens(self, text: str, passes: Passes) -> Codes:
         """A text's unit token vectors (tokens, dims), without those of the marks around it."""
         encoding = self._tokenizer.encode(text[: self._folder.max_tokens * MAX_CHARACTERS_PER_TOKEN])
-        vectors = self._run(encoding.ids)
+        vectors = self._run(encoding.ids, passes)
         inner = [place for place, special in enumerate(encoding.special_tokens_mask) if not special]
         kept: Codes = np.rint((vectors[inner] if inner else vectors) * _INT8).astype(np.int8)
         return kept
 
-    def _run(self, ids: Sequence[int]) -> Vector:
-        (output,) = self._session.run([self._output], self._inputs.feed(np.array([ids], np.int64)))
+    def _run(self, ids: Sequence[int], passes: Passes) -> Vector:
+        (output,) = passes.run(self._session, [self._output], self._inputs.feed(np.array([ids], np.int64)))
         vectors: Vector = output[0]
         unit: Vector = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         return unit

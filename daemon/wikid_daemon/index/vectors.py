@@ -106,7 +106,9 @@ class Vectors:
 
     @property
     def next_retry(self) -> float:
-        """When (monotonic seconds) a refused text should be tried again."""
+        """When (monotonic seconds) a refused text should be tried again; never while there is no embedder."""
+        if self._encoder() is None:
+            return float("inf")
         return min((at for _, at in self._refused.values()), default=float("inf"))
 
     def refused_paths(self, store: Store, limit: int) -> list[str]:
