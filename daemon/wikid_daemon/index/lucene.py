@@ -133,10 +133,10 @@ class LexicalIndex:
 
     # -- writing: the indexer's thread alone --------------------------------------------------------------------------
 
-    def put(self, page: int, chunks: Sequence[LexicalChunk]) -> None:
-        """Replace every chunk of page number `page`; visible after `refresh`."""
+    def put(self, page: int, chunks: Sequence[LexicalChunk], *, known: bool = True) -> None:
+        """Replace every chunk of page number `page`; visible after `refresh`. Of a page that is not `known` yet nothing
+        is looked for to be replaced, which every refresh would do for each page written since the last."""
         with _writing("write"):
-            term = self._java.Term("page", str(page))
             while len(self._pool) < len(chunks):
                 document = LexicalDocument(self._java)
                 self._pool.append(document)
@@ -145,7 +145,11 @@ class LexicalIndex:
             for document, chunk in zip(self._pool, chunks, strict=False):
                 document.fill(page, chunk)
             documents = self._pool_list.subList(0, len(chunks))
-            self._writer.updateDocuments(term, documents)
+            if known:
+                term = self._java.Term("page", str(page))
+                self._writer.updateDocuments(term, documents)
+            else:
+                self._writer.addDocuments(documents)
             if len(self._pool) > POOL:
                 tail = self._pool_list.subList(POOL, len(self._pool))
                 tail.clear()

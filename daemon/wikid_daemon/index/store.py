@@ -141,8 +141,8 @@ class Store:
             lexical.remove(page)
         fed = 0
         for stored in catalog.pages_after(cursor):
-            chunks_of = catalog.chunks_of(stored.page)
-            lexical.put(stored.page, [lexical_chunk(stored.page_id, stored.summary, c) for c in chunks_of])
+            fresh = [lexical_chunk(stored.page_id, stored.summary, c) for c in catalog.chunks_of(stored.page)]
+            lexical.put(stored.page, fresh, known=cursor >= 0)
             fed += 1
         lexical.refresh()
         if fed or cursor != catalog.generation:
@@ -198,7 +198,7 @@ class Store:
                     fresh.append(wrote.page)
                     added.extend(wrote.added)
                     if lexical is not None:
-                        lexical.put(wrote.page, lexical_chunks(new, wrote.added))
+                        lexical.put(wrote.page, lexical_chunks(new, wrote.added), known=bool(wrote.dropped))
         except BaseException:
             # Lucene may hold half a batch that the catalog rolled back
             self._reopen_lexical()
