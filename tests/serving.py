@@ -106,10 +106,8 @@ class Calls:
     def _reindex(self, params: ReindexParams, context: CallContext) -> None:
         token = params.progress_token or ""
         for _ in range(3_000 if params.force else 0):
-            context.progress(token, "report", "x" * 1_000, None)
-        context.progress(token, "begin", "reading", 0.0)
-        context.progress(token, "report", "half way", 50.0)
-        context.progress(token, "end", "done", 100.0)
+            context.progress(token, "x" * 1_000, None)
+        context.progress(token, "half way", 50.0)
 
     async def _note(self, where: list[str], what: str) -> None:
         async with self._changed:

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from wikid_client.aio_connection import Connection, Message, bounded
 from wikid_client.caller import answer_of
-from wikid_client.listening import Change, change_in
+from wikid_client.listening import Change, change_in, may_subscribe_again
 from wikid_client.transport import ConnectionLost
 from wikid_protocol.errors import DaemonNotRunning, RequestRefused, WikidError
 from wikid_protocol.subscriptions import EventKind, IndexChanged, Subscribed
@@ -105,7 +105,7 @@ class AsyncSubscription:
                 await self._subscribe(start=False)
                 return
             except RequestRefused as error:
-                if not error.row.retry:
+                if not may_subscribe_again(error):
                     raise
             except (ConnectionLost, DaemonNotRunning):
                 pass

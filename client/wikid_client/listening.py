@@ -102,7 +102,7 @@ class Subscription:
                     self._subscribe(self._transport.sibling(start=False))
                 line = self._transport.receive_by(glance if until is None else min(glance, until))
             except RequestRefused as refused:
-                if not refused.row.retry:
+                if not may_subscribe_again(refused):
                     raise
                 self._open = False
             except (ConnectionLost, DaemonNotRunning):
@@ -138,6 +138,11 @@ class Subscription:
             raise
         self._since = begun.generations if self._since is None else self._since
         self._open = True
+
+
+def may_subscribe_again(refused: RequestRefused) -> bool:
+    """Whether another daemon, or this one later, may take the subscription: one that stops cancels what it is asked."""
+    return refused.row.retry or refused.kind == "cancelled"
 
 
 def change_in(message: dict[str, Any]) -> Change | None:

@@ -12,8 +12,9 @@ from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import Method
 
 ProgressKind = Literal["begin", "report", "end"]
-Progress = Callable[[str, ProgressKind, str, float | None], None]
-"""token, kind, message, percentage 0–100. Callable from any thread; silent once the call is answered."""
+Progress = Callable[[str, str, float | None], None]
+"""token, message, percentage 0–100. Callable from any thread; silent once the call is answered. That a call begins and
+ends the session tells."""
 
 
 class Connection(Protocol):
@@ -41,11 +42,24 @@ class CallContext:
 
 
 def absolute(path: str) -> Path:
-    """A path that came with a call. RequestRefused where only the caller could tell what it is relative to."""
-    given = Path(path).expanduser()
+    """A path that came with a call. RequestRefused where it is none, or only the caller could tell what it is relative
+    to."""
+    if "\0" in path:
+        raise RequestRefused("invalid_params", "a path cannot hold the character NUL")
+    try:
+        given = Path(path).expanduser()
+    except RuntimeError:
+        raise RequestRefused("invalid_params", "a path begins with the home folder of an unknown user") from None
     if not given.is_absolute():
         raise RequestRefused("invalid_params", "a path must be absolute: the daemon has another working folder")
     return given
+
+
+def listed_at_most(limit: int, most: int) -> int:
+    """How many of a list to give in one answer. RequestRefused where that is none."""
+    if limit < 1:
+        raise RequestRefused("invalid_params", f"limit must be 1 or more; an answer lists {most} at most")
+    return min(limit, most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from wikid_daemon.addressing import one_vault, writable
+from wikid_daemon.calls import listed_at_most
 from wikid_daemon.core.dates import normalised
 from wikid_daemon.core.events import RESERVED, START, Event, Mark, scan_events
 from wikid_daemon.core.period import Period, day_named
@@ -55,7 +56,7 @@ class EventCalls:
         """Events behind the cursor that are of the day and the kinds asked for. RequestRefused `invalid_params`."""
         wanted = _wanted(params, _day(params.since))
         mark = _mark(params.cursor)
-        limit = min(max(params.limit, 1), MAX_LIMIT)
+        limit = listed_at_most(params.limit, MAX_LIMIT)
         vault = one_vault(self._vaults, params.vault, params.cwd)
         if vault.blocked is not None and not vault.blocked.serve:
             raise RequestRefused("vault_blocked", vault.blocked.message, hint="repair its config.json")

@@ -185,7 +185,7 @@ class Feedback:
         if params.recall_id is not None:
             found = [each for each in found if each.recall_id == params.recall_id]
         if params.vault_id is not None:
-            found = [each for each in found if params.vault_id in (each.vault.vault_id, each.vault.name)]
+            found = [each for each in found if _is_named(each.vault, params.vault_id)]
         if not found:
             raise RequestRefused(
                 "not_shown", "no recall has shown that page to this session", hint="recall it first, then judge it"
@@ -219,6 +219,10 @@ class Feedback:
     def _seen(self, session: str, action: Action, is_meant: Callable[[Shown], bool]) -> int:
         meant = [each for each in self._shown.turn(session) if is_meant(each)]
         return self._note(self._shown.note(session, action, meant), action)
+
+
+def _is_named(vault: Vault, wanted: str) -> bool:
+    return wanted in (vault.vault_id, vault.name, str(vault.root))
 
 
 def _why_off(vault: Vault) -> str:

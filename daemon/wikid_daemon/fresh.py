@@ -16,6 +16,22 @@ from wikid_daemon.vault.vault import VaultError
 Progress = Callable[[str, float | None], None]
 
 
+def telling(
+    progress: Progress, message: str, left: Callable[[], int], cancelled: Callable[[], bool]
+) -> Callable[[], bool]:
+    """`cancelled` for a look at files, which tells on the way how far that is: `left` counts the files to come."""
+    most = 0
+
+    def between() -> bool:
+        nonlocal most
+        now = left()
+        most = max(most, now)
+        progress(message, 100.0 * (most - now) / most if most else None)
+        return cancelled()
+
+    return between
+
+
 class FreshIndex:
     """Built from nothing in `folder`; the caller closes `store`. No text is embedded here.
 
@@ -30,15 +46,7 @@ class FreshIndex:
 
     def build(self, progress: Progress) -> None:
         """Read every file. Raises Cancelled, VaultError where the folder is gone, and what writing raises."""
-        most = 0
-
-        def between() -> bool:
-            nonlocal most
-            most = max(most, self._state.pending)
-            progress("building a fresh index", 100.0 * (most - self._state.pending) / most if most else None)
-            return self._cancelled()
-
-        self._look(between)
+        self._look(telling(progress, "building a fresh index", lambda: self._state.pending, self._cancelled))
 
     def look(self) -> bool:
         """Take in what was saved since; whether that was anything."""

@@ -19,6 +19,7 @@ from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 
 LISTED_DIFFERENCES: Final = 1_000
+LONGEST_WAIT_SECONDS: Final = 1_000_000.0  # a lock takes no endless time
 
 
 def sync(params: m.SyncParams, vaults: Sequence[Applied]) -> r.SyncedVaults:
@@ -27,7 +28,7 @@ def sync(params: m.SyncParams, vaults: Sequence[Applied]) -> r.SyncedVaults:
     synced = []
     for applied in vaults:
         left = params.timeout_ms / 1e3 - (perf_counter() - started)
-        generation = _writer(applied).sync(max(left, 0.0))
+        generation = _writer(applied).sync(min(max(left, 0.0), LONGEST_WAIT_SECONDS))
         if applied.indexer.state.state == "unavailable":
             message = f"the folder of {applied.vault.name} is gone, empty or not answering, so nothing new can be found"
             raise RequestRefused("vault_unavailable", message, hint="bring the folder back")
@@ -83,7 +84,7 @@ def progress(context: CallContext, token: str | None, label: str) -> Callable[[s
     prefix = f"{label}: " if label else ""
 
     def report(message: str, percentage: float | None) -> None:
-        context.progress(token, "report", prefix + message, percentage)
+        context.progress(token, prefix + message, percentage)
 
     return report
 

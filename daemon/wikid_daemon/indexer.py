@@ -77,13 +77,12 @@ class Indexer(Noticing):
         self.reader.close()
 
     def sync(self, timeout: float) -> int:
-        """Wait until everything saved before this call is searchable; the generation then.
-
-        Raises TimeoutError, Cancelled, or VaultError while indexing is interrupted.
-        """
-
+        """Wait until all saved before this is searchable; the generation then. TimeoutError, Cancelled, VaultError."""
         until = time.monotonic() + timeout
-        told = self.watcher.reached(min(timeout, MARKER_SECONDS))
+        if self.state.last_scan is None:  # the watcher begins with the index, and calls for a look at everything
+            self._ask(lambda: None, soon=True).result(timeout)
+            self.watcher.begun.wait(min(until - time.monotonic(), MARKER_SECONDS))
+        told = self.watcher.reached(min(until - time.monotonic(), MARKER_SECONDS))
 
         def work() -> int:
             if told and self.state.state == "ready" and not self._updating.retrying:
@@ -116,7 +115,7 @@ class Indexer(Noticing):
     ) -> Reindexed:
         """Seed A's reindex on the indexer's own thread; blocks until done. Cancelled, VaultError."""
         request = Request(everything, lexical, vectors, force, progress, lambda: self._stopping or cancelled())
-        upkeep = Upkeep(self._look_surely, self._catch_up, lambda: self._arrived or bool(self._soon))
+        upkeep = Upkeep(self._look_surely, self._catch_up, lambda: self._arrived or bool(self._soon), self.state)
 
         def work() -> Reindexed:
             store = self._opened()
@@ -316,9 +315,10 @@ class Indexer(Noticing):
 
         def between() -> bool:
             # saved notes do not wait for all others, but for the first batch, which drops what the scan found gone
-            if next(batches) > 0 and ready and EVERYTHING not in self._arrivals:
+            over = self._stopping or cancelled()
+            if not over and next(batches) > 0 and ready and EVERYTHING not in self._arrivals:
                 self._published(self._updating.look_at(self._taken()))
-            return self._stopping or cancelled()
+            return over
 
         try:
             counts = self._updating.look(trust=trust, cancelled=between)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from wikid_daemon import files
+from wikid_daemon.calls import listed_at_most
 from wikid_daemon.core.dates import freshness
 from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.names import printable
@@ -18,10 +19,10 @@ from wikid_daemon.vault.reading import READ_TIMED_OUT, VaultReader
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
+from wikid_protocol.limits import PAGE_TEXT_CODE_POINTS
 from wikid_protocol.methods import PageGetParams, PageSearchParams
 
 MAX_LIMIT: Final = 500
-MAX_TEXT_CODE_POINTS: Final = 200_000
 _SUFFIX: Final = ".md"
 _HEADING: Final = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
 _FENCE: Final = re.compile(r"^ {0,3}(```|~~~)")
@@ -30,11 +31,12 @@ _FENCE: Final = re.compile(r"^ {0,3}(```|~~~)")
 def search(params: PageSearchParams, vaults: Sequence[Applied]) -> r.PageMatches:
     """Case-insensitive substring over id, title, type, category, domain, tags, aliases and triggers; order by id."""
     start = _offset(params.cursor)
-    limit = min(max(params.limit, 1), MAX_LIMIT)
+    limit = listed_at_most(params.limit, MAX_LIMIT)
     indexers = [applied.indexer for applied in vaults]
     # before the look-up: what is published meanwhile must not make this answer look newer than it is
     generation = sum(each.store.generation for each in indexers if each.store is not None)
     stale, pending = any(each.stale for each in indexers), sum(each.state.pending for each in indexers)
+    unseen = tuple(_unseen(each) for each in vaults if each.indexer.store is None)
     wanted = params.query.casefold().strip()
     found = [match for applied in vaults for match in _matches(applied, wanted, params.type)]
     shown = found[start : start + limit]
@@ -45,7 +47,20 @@ def search(params: PageSearchParams, vaults: Sequence[Applied]) -> r.PageMatches
         generation=generation,
         stale=stale,
         pending=pending,
+        diagnostics=unseen,
     )
+
+
+def _unseen(applied: Applied) -> r.Diagnostic:
+    """Why nothing can be said of this vault's pages."""
+    vault = applied.vault
+    if vault.blocked is not None and not vault.blocked.serve:
+        kind, what, remedy = "vault_blocked", f"is not served: {vault.blocked.code}", "repair its config.json"
+    elif applied.indexer.state.state == "indexing":
+        kind, what, remedy = "vault_opening", "is still being opened", "ask again in a moment, or after: wikid sync"
+    else:
+        kind, what, remedy = "vault_not_opened", "could not be opened", "look at: wikid status"
+    return r.Diagnostic(kind=kind, message=f"{vault.name} {what}", remedy=remedy, vault_id=vault.vault_id)
 
 
 def _offset(cursor: str | None) -> int:
@@ -85,11 +100,20 @@ def get(params: PageGetParams, vaults: Sequence[Applied], marker: str) -> r.Page
         page = None if store is None else _find(applied, params.page_id)
         if page is not None:
             return _page(params, applied, page, marker)
+    if (unsure := next((each for each in vaults if _may_have_more(each)), None)) is not None:
+        message = f"{unsure.vault.name} is still being opened, and no page has this id so far"
+        raise RequestRefused("vault_unavailable", message, hint="ask again in a moment, or after: wikid sync")
     raise RequestRefused(
         "page_not_found",
         "no page has this id in the vaults that were searched",
         hint="find it with: wikid search WORDS",
     )
+
+
+def _may_have_more(applied: Applied) -> bool:
+    """Whether the vault's pages are not all known yet: its index is being opened, or its files were never looked at."""
+    blocked = applied.vault.blocked
+    return (blocked is None or blocked.serve) and applied.indexer.state.state == "indexing"
 
 
 def _find(applied: Applied, page_id: str) -> StoredPage | None:
@@ -124,7 +148,7 @@ def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str
     first = document.body_line if document is not None else 1
     start, end = _slice(lines, first, params)
     summary = page.summary if document is None else summarise(document)
-    shown = "\n".join(lines[start:end])[:MAX_TEXT_CODE_POINTS]
+    shown = "\n".join(lines[start:end])[:PAGE_TEXT_CODE_POINTS]
     return r.Page(
         vault_id=r.VaultId(vault.vault_id),
         vault=vault.name,

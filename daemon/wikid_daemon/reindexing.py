@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wikid_daemon.fresh import FreshIndex, Progress
+from wikid_daemon.fresh import FreshIndex, Progress, telling
 from wikid_daemon.index.lifecycle import discard, new_staging
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import Filled, Vectors
-from wikid_daemon.updater import Cancelled, Counts
+from wikid_daemon.updater import Cancelled, Counts, IndexState
 from wikid_daemon.vault.mirror import Mirror, MirrorBeside
 from wikid_daemon.vault.reading import VaultReader
 from wikid_daemon.vault.vault import VaultError
@@ -61,18 +61,20 @@ class Look(Protocol):
 @dataclass(frozen=True, slots=True)
 class Upkeep:
     """What goes on while a reindex has the indexer's thread: `catch_up` brings the index that answers up to what has
-    `arrived`."""
+    `arrived`; `state` tells how many files a look has before it."""
 
     look: Look
     catch_up: Callable[[], None]
     arrived: Callable[[], bool]
+    state: IndexState
 
 
 def reindex_in_place(store: Store, vectors: Vectors, request: Request, upkeep: Upkeep) -> Reindexed:
     """Look at everything, and fill what is missing. Cancelled."""
     request.progress("scanning", None)
     anew = request.force and request.lexical
-    pages = upkeep.look(trust=not (request.everything or anew), cancelled=request.cancelled)
+    between = telling(request.progress, "reading", lambda: upkeep.state.pending, request.cancelled)
+    pages = upkeep.look(trust=not (request.everything or anew), cancelled=between)
     if anew:
         request.progress("building the word index", None)
         store.rebuild_lexical()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from wikid_daemon.addressing import one_indexer
+from wikid_daemon.calls import listed_at_most
 from wikid_daemon.core import deciding, noted, resolutions
 from wikid_daemon.core.conflicts import STATES, Conflict, conflicts
 from wikid_daemon.core.events import timestamp_of
@@ -62,7 +63,7 @@ class Resolving:
 
     def list(self, params: m.ConflictListParams) -> r.ConflictList:
         """The conflicts of the vault as its pages are on disk now; of all vaults, where that is asked for."""
-        start, limit = _offset(params.cursor), min(max(params.limit, 1), MAX_LIMIT)
+        start, limit = _offset(params.cursor), listed_at_most(params.limit, MAX_LIMIT)
         found = [each for indexer in self._meant(params) for each in _listed(indexer)]
         found.sort(key=lambda each: STATES.index(each.state))
         wanted = [each for each in found if not params.states or each.state in params.states]

@@ -300,7 +300,7 @@ class Vaults:
 
     def _matching(self, wanted: str) -> list[Indexer]:
         self._be_patient()
-        given = Path(os.path.expanduser(wanted))
+        given = Path(os.path.expanduser(wanted.replace("\0", "\ufffd")))  # no look at the disk survives a NUL
         with self._lock:
             found = [each for each in self._open.values() if wanted in (each.vault.vault_id, each.vault.name)]
             if found or given in self._open:

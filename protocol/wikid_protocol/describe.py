@@ -20,11 +20,12 @@ from wikid_protocol.endpoint import MAX_SOCKET_BYTES
 from wikid_protocol.error_meanings import ERRORS
 from wikid_protocol.errors import KINDS, REQUEST_CANCELLED, RequestRefused
 from wikid_protocol.examples import answer_example, params_example, record_example, request_example
-from wikid_protocol.limits import LIMITS, OLDEST_PROTOCOL, PROTOCOL_VERSION
+from wikid_protocol.limits import LIMITS, OLDEST_PROTOCOL, PAGE_TEXT_CODE_POINTS, PROTOCOL_VERSION
 from wikid_protocol.meanings import meanings_of
 from wikid_protocol.methods import CAPABILITIES, METHODS, Method
 from wikid_protocol.schema import default_of, doc_of, is_record, is_required, record_schema, records_in
 from wikid_protocol.subscriptions import EVENTS, SUBSCRIPTIONS_A_CONNECTION
+from wikid_protocol.words import DIAGNOSTICS, MODE_REASONS, REASONS
 
 SCHEMAS: Final = "#/records/"
 
@@ -48,6 +49,7 @@ def table() -> dict[str, Any]:
         "capabilities": list(CAPABILITIES),
         "limits": messages.parse(messages.encode(LIMITS)),
         "errors": {kind: _error_row(kind) for kind in KINDS},
+        "words": {"reason": REASONS, "mode_reasons": MODE_REASONS, "diagnostics": DIAGNOSTICS},
         "methods": {row.name: _method_row(row) for row in METHODS.values()},
         "notifications": {name: {"params": {"$ref": SCHEMAS + kind.__name__}} for name, kind in EVENTS.items()},
         "records": {kind.__name__: described(kind, SCHEMAS) for kind in all_records()},
@@ -101,6 +103,11 @@ def _parts() -> dict[str, str]:
         "ping_http": _escaped(head % len(call) + call),
         "capabilities": ", ".join(f"`{each}`" for each in CAPABILITIES),
         "queue": str(LIMITS.queue),
+        "in_flight": str(LIMITS.calls_in_flight),
+        "page_text": f"{PAGE_TEXT_CODE_POINTS:,}",
+        "reasons": _words(REASONS),
+        "mode_reasons": _words(MODE_REASONS),
+        "diagnostics": _words(DIAGNOSTICS),
         "cancelled": str(REQUEST_CANCELLED),
         "cancel": _line(messages.notification("$/cancelRequest", {"id": 1})),
         "progress": _line(messages.notification("$/progress", {"token": "p1", "value": step})),
@@ -108,7 +115,7 @@ def _parts() -> dict[str, str]:
         "events": "\n".join(_event(name, kind) for name, kind in EVENTS.items()),
         "limits": _limits(),
         "frame_seconds": str(LIMITS.frame_seconds),
-        "error": _line(messages.failure(1, refused)),
+        "error": _line(messages.failure(1, refused, "3fa9c1-7-12")),
         "errors": _errors(),
         "marker": marker,
         "index": _index(),
@@ -116,6 +123,10 @@ def _parts() -> dict[str, str]:
         "notifications": "\n\n".join(f"### `{name}`\n\nParams: {type_name(kind)}." for name, kind in EVENTS.items()),
         "records": "\n\n".join(_record(kind) for kind in all_records() if not _is_params(kind)),
     }
+
+
+def _words(meanings: dict[str, str]) -> str:
+    return "\n".join(_rows((f"`{word}`", meaning) for word, meaning in meanings.items()))
 
 
 def _limits() -> str:

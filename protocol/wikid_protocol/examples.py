@@ -45,8 +45,14 @@ _PARAMS: Final[dict[str, dict[str, Any]]] = {
         "title": "The rollback took 40 minutes",
         "content": "The image had to be built anew.",
         "tags": ["deploy"],
+        "vault": "notes",
     },
-    "retro": {"slug": "keep-the-last-image", "title": "Keep the last image", "body": "A rollback needs it."},
+    "retro": {
+        "slug": "keep-the-last-image",
+        "title": "Keep the last image",
+        "body": "A rollback needs it.",
+        "vault": "notes",
+    },
     "conflict/list": {"states": ["confirmed", "undecided"], "vault": "notes"},
     "conflict/resolve": {
         "selected_page_id": "concepts/rollback",

@@ -75,8 +75,8 @@ class VaultResolveParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallParams:
-    """`vault` is active, personal, project, all, or a vault's id or name; `mode` is checked by recall itself, so that
-    an unknown one fails closed with its own words."""
+    """`vault` is active, personal, project, all, or a vault's id, name or path; `mode` is checked by recall itself, so
+    that an unknown one fails closed with its own words."""
 
     query: str
     cwd: str | None = None
@@ -104,7 +104,8 @@ class PageSearchParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageGetParams:
-    """`vault_id` takes a vault's id or name; without it the page is looked up in the vaults that apply to `cwd`."""
+    """`vault_id` takes a vault's id, name or path; without it the page is looked up in the vaults that apply to `cwd`.
+    While one of them is still being opened, a page that is not known yet is `vault_unavailable`."""
 
     page_id: str
     vault_id: str | None = None
@@ -214,7 +215,7 @@ class EventListParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintParams:
-    """Without a `vault`, the one that is active in the folder `cwd`."""
+    """Without a `vault`, the one that is active in the folder `cwd`, or the only one there is."""
 
     vault: str | None = None
     cwd: str | None = None
@@ -222,7 +223,7 @@ class LintParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildMetaParams:
-    """Without a `vault`, the one that is active in the folder `cwd`."""
+    """Without a `vault`, the one that is active in the folder `cwd`, or the only one there is."""
 
     vault: str | None = None
     cwd: str | None = None
@@ -231,8 +232,8 @@ class RebuildMetaParams:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeParams:
     """What a person says of a page that a recall has shown to the `session`, which is that of the connection unless it
-    is named. `vault_id` takes a vault's id or name, and may be left out where the session was shown one page with that
-    id. `correction` belongs to `corrected` alone."""
+    is named. `vault_id` takes a vault's id, name or path, and may be left out where the session was shown one page with
+    that id. `correction` belongs to `corrected` alone."""
 
     page_id: str
     judgment: Literal["relevant", "irrelevant", "corrected"]

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+_ONE: Final = (
+    "The one vault that is meant, by id, name or path; null for the one that `cwd` belongs to, else the only one."
+)
+_ONE_OR_ALL: Final = "The vault that is meant, by id, name or path, or `all`; null for the one that `cwd` belongs to."
+_VAULTS: Final = (
+    "The vaults that are meant: `active`, `personal`, `project`, `all`, or one by id, name or path; null for those "
+    "that apply to `cwd`, or all where none does."
+)
+
 OWN: Final[dict[str, str]] = {
     "Bundle.conflicts": "Pages that dispute the card, or the evidence where there is none.",
     "Bundle.resolution": "The decision on the first of `conflicts` that has one.",
@@ -21,6 +30,7 @@ OWN: Final[dict[str, str]] = {
     "Conflict.state": "What is known of the conflict.",
     "ConflictList.conflicts": "The conflicts, open ones first.",
     "ConflictList.counts": "How many conflicts there are in each state.",
+    "ConflictListParams.vault": _ONE_OR_ALL,
     "ConflictResolution.page_id": "The page that records the decision.",
     "ConflictResolution.path": "Absolute path of that page's file.",
     "ConflictResolution.relation": "What the selected page is to the other one.",
@@ -32,6 +42,7 @@ OWN: Final[dict[str, str]] = {
     "it, or applies instead of it in a scope (`applies_under`).",
     "ConflictResolveParams.replaces": "Id of the decision that stands, to change one's mind.",
     "ConflictResolveParams.scope": "Where the selected page applies; with `applies_under` alone, and needed there.",
+    "ConflictResolveParams.vault": _ONE,
     "ConflictResolved.created": "False where the same decision stood before.",
     "ConflictResolved.hash": "SHA-256 of the bytes of the decision's page, in hexadecimal.",
     "ConflictResolved.resolution": "The decision.",
@@ -49,9 +60,11 @@ OWN: Final[dict[str, str]] = {
     "EnsuredPage.created": "False where the page was there before.",
     "EventAppendParams.details": "Any members; `kind` and `timestamp` are not among them.",
     "EventAppendParams.kind": "What kind of event it is.",
+    "EventAppendParams.vault": _ONE,
     "EventAppended.kind": "The kind that was given.",
     "EventList.findings": "Lines so far that are no events.",
     "EventListParams.since": "Only events of this day and later: `2026-01-31`, `today` or `yesterday`.",
+    "EventListParams.vault": _ONE,
     "EventRecord.details": "Everything of the event but time and kind.",
     "EventRecord.kind": "What kind of event it is.",
     "EventRecord.line": "Line of the log, from 1.",
@@ -65,14 +78,19 @@ OWN: Final[dict[str, str]] = {
     "Item.body": "All of a short skill or case, to be used as it stands; null for other pages.",
     "Item.heading": "The heading under which the excerpt stands.",
     "Item.line": "Line of the file at which the excerpt starts, from 1.",
-    "Item.relation": "The typed link by which the page came in; null where it was found by itself.",
+    "Item.relation": "What the page is to the card, by a typed link or a decision: of evidence `supports` or "
+    "`derived from`, of a card that its evidence led to `supported by the evidence` or `derived from the evidence`, of "
+    "a conflict `contradicts`, `supersedes`, `superseded by the card`, `qualifies`, `qualified by the card`, "
+    "`applies under` or `applies outside the card's scope`. Where a decision stands, that is its word, and "
+    "`settled_by` is its id. Null where the page was found by itself, or by a link without a type.",
     "Item.scope": "Where the claim applies, as the page or its link says.",
     "JudgeParams.recall_id": "The recall that is meant; null for the last that showed the page.",
-    "JudgeParams.vault_id": "Id or name of the page's vault; needed where pages of several vaults have the id.",
+    "JudgeParams.vault_id": "Id, name or path of the page's vault; needed where pages of several vaults have the id.",
     "Judged.feedback": "`disabled` where the vault's events cannot be trusted.",
     "Judged.state": "With `correction_saved_feedback_pending` the correction is a page, and the event follows from it.",
     "LintFinding.line": "Line of the file, from 1.",
     "LintFinding.path": "The file, relative to the pages where it is one of them.",
+    "LintParams.vault": _ONE_OR_ALL,
     "LintReport.errors": "Findings that are errors.",
     "LintReport.findings": "The first of the findings, errors first.",
     "LintReport.hints": "Findings that are only worth a look.",
@@ -105,30 +123,35 @@ OWN: Final[dict[str, str]] = {
     "ModelVerifyParams.name": "One model; null for all that are built or in use.",
     "ObserveParams.tags": "Words to find it by.",
     "ObserveParams.title": "What it is about, in one line.",
-    "Page.from_line": "First line of `text` in the page, from 1.",
+    "ObserveParams.vault": _ONE,
+    "Page.from_line": "Line of the file, from 1 and with the frontmatter's counted, at which `text` begins.",
     "Page.text": "The page's text as it is on disk now, without frontmatter.",
     "PageEnsureParams.type": "What kind of page it is; decides its folder.",
-    "PageGetParams.from_line": "First line to give, from 1.",
+    "PageEnsureParams.vault": _ONE,
+    "PageGetParams.from_line": "Line of the file to begin with, from 1; before the body it is the body's first.",
     "PageGetParams.heading": "Only the part under this heading.",
-    "PageGetParams.vault_id": "Id or name of the page's vault; null for the vaults that apply to `cwd`.",
+    "PageGetParams.vault_id": "The page's vault by id, name or path; null for the vaults that apply to `cwd`, or all "
+    "where none does.",
     "PageMatches.generation": "Sum over the vaults searched.",
     "PageMatches.pending": "Pages of the vaults searched that are saved and not searchable yet.",
     "PageSearchParams.query": "A part of an id, title, type, category, domain, tag, alias or trigger.",
     "PageSearchParams.type": "Only pages of this type.",
+    "PageSearchParams.vault": _VAULTS,
     "PathReason.path": "The file, relative to the pages.",
     "PathReason.reason": "Why, in a stable word or a sentence.",
     "Pong.version": "Version of the daemon.",
+    "RebuildMetaParams.vault": _ONE_OR_ALL,
     "Recall.explain": "How the answer was found, where that was asked for; its members may change.",
     "Recall.generation": "Sum over the vaults searched: it grows whenever one of them changes.",
-    "Recall.reason": "`no_reliable_memory` where `bundles` is empty; null otherwise.",
+    "Recall.reason": "Why `bundles` is empty, in a stable word; null where it is not.",
     "Recall.vaults": "The vaults that were searched.",
     "RecallParams.explain": "Add how the answer was found.",
     "RecallParams.mode": "`lexical`, `hybrid`, `adaptive` or `quality`; null for the one that is set.",
     "RecallParams.query": "The question, in a person's own words.",
     "RecallParams.since": "Only pages dated on or after this day: `2026-01-31`, `today` or `yesterday`.",
-    "RecallParams.vault": "`active`, `personal`, `project`, `all`, or a vault's name or id; null for those that "
-    "apply to `cwd`.",
+    "RecallParams.vault": _VAULTS,
     "ReindexParams.scope": "`changed` files, or `all` of the vault.",
+    "ReindexParams.vault": _VAULTS,
     "ReindexReport.errors": "What failed.",
     "ReindexReport.removed": "Pages that are no longer in the index.",
     "ReindexReport.skipped": "Chunks that got no vector.",
@@ -142,6 +165,7 @@ OWN: Final[dict[str, str]] = {
     "RetroParams.body": "What was learned, as Markdown.",
     "RetroParams.hash": "To change a page that is there: the hash it had when it was read.",
     "RetroParams.title": "The insight in one line.",
+    "RetroParams.vault": _ONE,
     "SearchedVault.name": "The vault's name.",
     "Server.name": "`wikid`.",
     "SettingRecord.source": "The file or the variable that decided it.",
@@ -149,10 +173,11 @@ OWN: Final[dict[str, str]] = {
     "SignalParams.kind": "A file was `opened`, a text was written that may have `cited` pages, or the turn has ended.",
     "SignalParams.path": "Absolute path of the file; with `opened`.",
     "SignalParams.text": "The text; with `cited`. Only ids of pages are read from it.",
-    "StatusParams.vault": "Only this vault: a name or an id; null for all.",
+    "StatusParams.vault": "Only this vault, by id, name or path; null for all.",
     "SubscribeParams.kinds": "What to be told of.",
     "SubscribeParams.since": "Generations that were seen, by vault id; what differs is told at once.",
-    "SubscribeParams.vaults": "Ids or names; null for all there are and will be.",
+    "SubscribeParams.vaults": "Ids, names or paths; null for all there are and will be.",
+    "SyncParams.vault": _VAULTS,
     "VaultAddParams.name": "What to call it; null for the folder's name.",
     "VaultAddParams.path": "Absolute path of the folder of notes.",
     "VaultInitParams.mode": "`personal` or `company`.",
@@ -162,7 +187,7 @@ OWN: Final[dict[str, str]] = {
     "VaultRecord.kind": "`wiki` has the marker of a vault, `plain` is any folder of Markdown, read only.",
     "VaultRecord.mode": "`personal` or `company`; empty for a plain folder.",
     "VaultRecord.path": "The vault's root.",
-    "VaultRemoveParams.vault": "The vault's name or id.",
+    "VaultRemoveParams.vault": "The vault's id, name or path.",
     "VaultState.reason": "Why the vault is in this state.",
     "VaultState.state": "How the vault is, in the words of `status`; `removed` when it is no longer served.",
     "VaultStatus.feedback": "`disabled` where the vault's events cannot be trusted.",
@@ -173,4 +198,5 @@ OWN: Final[dict[str, str]] = {
     "VaultStatus.skipped": "How many files are left out, by reason.",
     "VaultStatus.state": "How the vault is.",
     "VaultStatus.vault": "The vault.",
+    "VerifyParams.vault": _VAULTS,
 }

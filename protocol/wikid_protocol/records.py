@@ -104,13 +104,15 @@ class PageMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageMatches:
-    """Found pages, and where the next ones start. `generation`, `stale` and `pending` are those of a recall."""
+    """Found pages, and where the next ones start. `generation`, `stale` and `pending` are those of a recall;
+    `diagnostics` name the vaults that could not be looked through."""
 
     matches: tuple[PageMatch, ...]
     next_cursor: str | None = None
     generation: int = 0
     stale: bool = True
     pending: int = 0
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +218,7 @@ class StatusReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexReport:
-    """What one reindex did in one vault (seed A, Explicit tool)."""
+    """What one reindex did in one vault."""
 
     vault_id: VaultId
     name: str
@@ -308,7 +310,7 @@ class VaultList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """Which vaults answer for a folder (vault format §11.36)."""
+    """Which vaults answer for a folder."""
 
     cwd: str
     vaults: tuple[ResolvedVault, ...]

@@ -36,8 +36,8 @@ class UnsubscribeParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribed:
-    """`generations` are those at the time of the answer; whatever comes after it is told under `subscription`, which
-    ends with its connection."""
+    """`generations` are those at the time of the answer, without vaults that are still being opened; whatever comes
+    after it is told under `subscription`, which ends with its connection."""
 
     subscription: str
     generations: dict[str, int]

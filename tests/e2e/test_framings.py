@@ -78,9 +78,21 @@ async def test_a_recall_is_the_same_record_over_every_framing(endpoint: Path) ->
         ("recall", {"query": "tide", "vault": "notes", "mode": "psychic"}, "invalid_params"),
         ("recall", {"query": "x" * (MAX_QUERY_CODE_POINTS + 1), "vault": "notes"}, "recall_query_too_long"),
         ("recall", {"query": "tide", "vault": "nowhere"}, "vault_not_found"),
+        ("recall", {"query": "tide", "vault": "/no\0where"}, "vault_not_found"),
+        ("recall", {"query": "tide", "cwd": "/no\0where"}, "invalid_params"),
         ("page/get", {"vault_id": "notes", "page_id": "../../etc/passwd"}, None),
     ],
-    ids=["unknown method", "no query", "a number as query", "unknown mode", "long query", "unknown vault", "way out"],
+    ids=[
+        "unknown method",
+        "no query",
+        "a number as query",
+        "unknown mode",
+        "long query",
+        "unknown vault",
+        "NUL in a vault",
+        "NUL in a folder",
+        "way out",
+    ],
 )
 @scenario
 async def test_a_refusal_is_typed_and_the_connection_goes_on(
@@ -90,6 +102,13 @@ async def test_a_refusal_is_typed_and_the_connection_goes_on(
         data = (await ask(link, 1, method, **params))["error"]["data"]
         assert data["kind"] == kind or (kind is None and data["kind"] in {"outside_vault", "page_not_found"})
         assert "result" in await ask(link, 2, "ping")
+
+
+@each_framing
+@scenario
+async def test_a_time_out_may_be_as_long_as_a_number_can_be(endpoint: Path, framing: FramingName) -> None:
+    async with linked(endpoint, framing) as link:
+        assert "result" in await ask(link, 1, "index/sync", vault="notes", timeout_ms=2**63)
 
 
 @each_framing
@@ -145,13 +164,12 @@ async def test_notifications_are_never_answered(endpoint: Path, framing: Framing
 
 @each_framing
 @scenario
-async def test_a_call_past_the_limit_in_flight_is_busy(endpoint: Path, framing: FramingName) -> None:
+async def test_a_batch_may_have_more_calls_than_may_be_in_flight(endpoint: Path, framing: FramingName) -> None:
     async with linked(endpoint, framing) as link:
-        await link.send(json.dumps([call(number, "ping") for number in range(LIMITS.calls_in_flight + 1)]).encode())
+        await link.send(json.dumps([call(number, "ping") for number in range(LIMITS.queue)]).encode())
         answers = await link.read()
-    refused = [each["error"]["data"] for each in answers if "error" in each]
-    assert len(answers) == LIMITS.calls_in_flight + 1
-    assert [(each["kind"], each["retry"]) for each in refused] == [("busy", True)]
+    assert sorted(each["id"] for each in answers) == list(range(LIMITS.queue))
+    assert all("result" in each for each in answers)
 
 
 @each_framing
@@ -162,6 +180,7 @@ async def test_a_short_deadline_is_answered_by_words_and_said(endpoint: Path, fr
         answer = (await ask(link, 1, "recall", **params, deadline_ms=1))["result"]
     assert answer["mode_used"] == "lexical"
     assert [each["kind"] for each in answer["diagnostics"]] == ["deadline_short"]
+    assert answer["mode_reasons"] == ["requested", "deadline_short"]
 
 
 @each_framing
@@ -177,7 +196,9 @@ async def test_progress_comes_before_the_answer_where_there_is_a_way_for_it(
             assert (message["method"], message["params"]["token"]) == ("$/progress", "t")
             told.append(message["params"]["value"]["kind"])
     assert message["result"]["vaults"][0]["name"] == "notes"
-    assert set(told) == (set() if framing == "rpc" else {"report"})
+    assert [told[:1], set(told[1:-1]), told[-1:]] == (
+        [[], set(), []] if framing == "rpc" else [["begin"], {"report"}, ["end"]]
+    )
 
 
 @pytest.mark.parametrize("framing", CONVERSATIONS)

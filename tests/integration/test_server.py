@@ -225,6 +225,66 @@ async def test_calls_in_flight_are_limited_for_each_connection_and_for_all(tmp_p
 
 
 @scenario
+async def test_the_members_of_a_batch_wait_for_each_other(tmp_path: Path) -> None:
+    async with daemon(tmp_path, calls_in_flight=2, queue=8) as running:
+        peer = await running.connect()
+        waiting = [{"jsonrpc": "2.0", "id": each, "method": "recall", "params": {"query": "a"}} for each in range(4)]
+        pings = [{"jsonrpc": "2.0", "id": each, "method": "ping"} for each in (4, 5)]
+        peer.send([*waiting, *pings, {"jsonrpc": "2.0", "method": "ping"}])
+        await running.calls.running(2)
+        assert (await peer.ask("over", "ping"))["error"]["data"]["kind"] == "busy", "a call of its own does not wait"
+        peer.send([pings[0]])
+        assert (await peer.read())[0]["error"]["data"]["kind"] == "busy", "nor does a second batch"
+        peer.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 3}})
+        running.calls.release.set()
+        answers = {each["id"]: each for each in await peer.read()}
+        assert set(answers) == {0, 1, 2, 3, 4, 5}
+        assert answers.pop(3)["error"]["data"]["kind"] == "cancelled"
+        assert all("result" in each for each in answers.values())
+        assert running.calls.started == ["a"] * 3, "what was cancelled while it waited never began"
+
+
+@scenario
+async def test_what_waits_is_cancelled_with_its_connection(tmp_path: Path) -> None:
+    async with daemon(tmp_path, calls_in_flight=1) as running:
+        peer = await running.connect()
+        peer.send([{"jsonrpc": "2.0", "id": each, "method": "recall", "params": {"query": "a"}} for each in range(3)])
+        await running.calls.running(1)
+        peer.writer.close()
+        await until(lambda: running.server.calls_in_flight == 0 and running.server.connections == 0)
+        assert await (await running.connect()).alive()
+        assert running.calls.started == ["a"]
+
+
+@scenario
+async def test_what_never_became_a_call_has_a_mark_as_well(tmp_path: Path) -> None:
+    async with daemon(tmp_path, calls_in_flight=1, connections=2) as running:
+        peer = await running.connect()
+        marks = []
+        for message in (b"{]", b"{}", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"no/such"}'):
+            peer.writer.write(message + b"\n")
+            marks.append((await peer.read())["error"]["data"]["call"])
+        peer.call(1, "recall", query="a")
+        await running.calls.running(1)
+        marks.append((await peer.ask(2, "ping"))["error"]["data"]["call"])
+        await (await running.connect()).alive()
+        marks.append((await (await running.connect()).read())["error"]["data"]["call"])
+        assert all(marks)
+        assert len(set(marks)) == len(marks)
+
+
+@scenario
+async def test_a_connection_may_begin_with_blank_lines(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as running:
+        for pieces in ([b"\n \r\n"], [b"\r", b"\n", b"\t"]):
+            peer = await running.connect()
+            for piece in pieces:
+                peer.writer.write(piece)
+                await peer.writer.drain()
+            assert await peer.alive()
+
+
+@scenario
 async def test_connections_are_limited_and_a_closed_one_makes_room(tmp_path: Path) -> None:
     async with daemon(tmp_path, connections=2) as running:
         first, second = await running.connect(), await running.connect()
@@ -279,6 +339,14 @@ async def test_cancelling_in_the_same_breath_or_what_is_unknown(tmp_path: Path) 
         assert await peer.alive()
         await until(lambda: running.server.calls_in_flight == 0)
         assert running.calls.started == []
+
+
+@scenario
+async def test_a_call_with_an_id_is_answered_even_where_only_a_notification_is_known(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as running:
+        peer = await running.connect()
+        answer = await peer.ask(7, "$/cancelRequest", id=1)
+        assert answer["error"]["data"]["kind"] == "method_not_found"
 
 
 @scenario
@@ -339,6 +407,7 @@ async def test_progress_comes_in_order_and_before_the_answer(tmp_path: Path) -> 
         peer.call(1, "index/reindex", progress_token="t")
         messages = [await peer.read() for _ in range(4)]
         assert [each.get("method") for each in messages] == ["$/progress"] * 3 + [None]
+        assert messages[2]["params"]["value"] == {"kind": "end", "message": "", "percentage": 100.0}
         assert messages[1]["params"] == {
             "token": "t",
             "value": {"kind": "report", "message": "half way", "percentage": 50.0},

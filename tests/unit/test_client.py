@@ -21,6 +21,7 @@ import pytest
 import wikid_client
 from wikid_client import Client, DaemonFailed, DaemonNotRunning, Progress, RequestRefused, launch
 from wikid_client.caller import LONG_TIMEOUT
+from wikid_client.listening import may_subscribe_again
 from wikid_client.testing import FakeDaemon, Held, sample_item, sample_recall
 from wikid_protocol import records as r
 from wikid_protocol.decode import decode
@@ -390,3 +391,10 @@ class Scripted:
 
     def close(self) -> None:
         pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "may"), [("busy", True), ("cancelled", True), ("vault_unavailable", True), ("vault_not_found", False)]
+)
+def test_a_listener_outlives_a_daemon_that_stops_while_it_is_asked(kind: str, may: bool) -> None:
+    assert may_subscribe_again(RequestRefused(kind, "not now")) is may

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema  # type: ignore[import-untyped]
 import orjson
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wikid_client.cli import main
+from wikid_daemon.core.settings import ProblemKind
 from wikid_protocol import describe, examples, messages, openrpc
 from wikid_protocol.decode import decode
 from wikid_protocol.error_meanings import ERRORS
@@ -24,6 +27,7 @@ from wikid_protocol.methods import METHODS, Method
 from wikid_protocol.own_meanings import OWN
 from wikid_protocol.schema import bundled, is_required, schema_of
 from wikid_protocol.subscriptions import EVENTS
+from wikid_protocol.words import DIAGNOSTICS, LACKS, MODE_REASONS, REASONS
 from wire_values import values_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,6 +40,51 @@ records = pytest.mark.parametrize("kind", RECORDS.values(), ids=RECORDS)
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "components": DOCUMENT["components"]}
+
+
+def said_by_the_daemon() -> Iterator[str]:
+    """Every word that is written out where a diagnostic, or what makes one, is made."""
+    yield from get_args(ProblemKind)
+    files = (DOCS.parent / "daemon" / "wikid_daemon").rglob("*.py")
+    trees = [
+        ast.parse(file.read_text(encoding="utf-8"))
+        for file in files
+        if file.parent.name not in ("bench", "demo", "models", "transport")
+    ]
+    constants = {
+        each.target.id: each.value.value
+        for tree in trees
+        for each in tree.body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and isinstance(each.value, ast.Constant)
+    }
+    for tree in trees:
+        for node in ast.walk(tree):
+            yield from (word for word in _words_of(node, constants) if isinstance(word, str))
+
+
+def _words_of(node: ast.AST, constants: Mapping[str, object]) -> Iterator[object]:
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple | ast.Name):
+        # `kind = "a" if … else "b"`, and `kind, message = "a", …`
+        target: ast.expr = node.targets[0]
+        value = node.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            target, value = target.elts[0], value.elts[0]
+        if isinstance(target, ast.Name) and target.id == "kind":
+            values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            found = (each.value for each in values if isinstance(each, ast.Constant))
+            yield from (each for each in found if each in DIAGNOSTICS)
+    if not isinstance(node, ast.Call):
+        return
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    given = [each.value for each in node.keywords if each.arg == "kind"] if name == "Diagnostic" else []
+    if name in ("Absence", "tell") and node.args:
+        given = [node.args[0]]
+    if name == "append" and "notes" in ast.dump(node.func) and isinstance(node.args[0], ast.Tuple):
+        given = [node.args[0].elts[0]]
+    for each in given:
+        yield each.value if isinstance(each, ast.Constant) else constants.get(getattr(each, "id", ""))
 
 
 # -- current -----------------------------------------------------------------------------------------------------------
@@ -100,6 +149,29 @@ def test_the_page_has_each_record_that_it_links_to() -> None:
     anchors = [re.sub(r"[^a-z0-9_-]", "", each) for each in headings]
     assert len(set(anchors)) == len(anchors), "a link to the second of a name would lead to the first"
     assert set(re.findall(r"\]\(#([^)]*)\)", PAGE)) <= set(anchors)
+
+
+def test_the_page_stands_by_itself() -> None:
+    """Whoever reads it has no other paper of the project."""
+    for text in (PAGE, orjson.dumps(DOCUMENT).decode(), orjson.dumps(describe.table()).decode()):
+        assert re.findall(r"§|[Ss]eed [AB]\b|vault format|\bT\d\d\b", text) == []
+
+
+@pytest.mark.parametrize("words", [REASONS, MODE_REASONS, DIAGNOSTICS], ids=["reason", "mode_reasons", "diagnostics"])
+def test_the_page_has_every_stable_word(words: dict[str, str]) -> None:
+    assert all(f"| `{word}` | {meaning} |" in PAGE for word, meaning in words.items())
+
+
+def test_the_daemon_says_no_stable_word_that_the_page_lacks() -> None:
+    assert set(said_by_the_daemon()) - set(DIAGNOSTICS) == set()
+    assert set(DIAGNOSTICS) - set(said_by_the_daemon()) == set(), "a word that nothing says any more"
+    assert set(LACKS) == set(MODE_REASONS) & set(DIAGNOSTICS)
+
+
+def test_what_cannot_succeed_again_is_not_told_to_be_tried_again() -> None:
+    assert not KINDS["hash_conflict"].retry
+    assert not KINDS["cancelled"].retry
+    assert KINDS["vault_unavailable"].retry
 
 
 def test_nothing_is_left_to_fill_in() -> None:

@@ -26,7 +26,12 @@ _WARNING: Final = (
 )
 _LINKS: Final = "Only links are given: read a page with `wikid show 'VAULT:PAGE'` before you rely on it."
 _BEHIND: Final = "Note: the index may be behind the notes; say so if the answer depends on recent changes."
-_TAG: Final = r"</?\s*wikid-notes"
+# what takes no room where it stands would let a tag or a marker look whole and be overlooked
+_UNSEEN: Final = (
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
+_TAG_SPACE: Final = rf"(?:\s|{_UNSEEN[:-1]})*"
 _SHORTEST_MARKER: Final = 8
 _LONGEST_REFERENCE: Final = 120
 _LONGEST_FENCE: Final = 16  # of backticks; a text that needs a longer one is quoted line by line
@@ -44,7 +49,8 @@ def recall_context(answer: Recall) -> str:
     behind = [_BEHIND] if answer.stale or answer.pending else []
     if not answer.bundles:
         searched = ", ".join(line(each.name) for each in answer.vaults) or "no vault"
-        return " ".join([f"No reliable memory was found (searched: {searched}).", *notes, *behind]) + "\n"
+        found = "Nothing was found yet" if answer.reason == items.OPENING else "No reliable memory was found"
+        return " ".join([f"{found} (searched: {searched}).", *notes, *behind]) + "\n"
     body: list[str] = []
     questions: list[str] = []
     written = _links if answer.links_first else _memory
@@ -75,7 +81,13 @@ def quoted(body: str, marker: str) -> str:
 
 
 def _safe(text: str, marker: str) -> str:
-    return re.sub(f"{re.escape(marker)}|{_TAG}", _REMOVED, text, flags=re.IGNORECASE)
+    tag = f"<{_TAG_SPACE}/?{_TAG_SPACE}{_loosely('wikid-notes')}"
+    return re.sub(f"{_loosely(marker)}|{tag}", _REMOVED, text, flags=re.IGNORECASE)
+
+
+def _loosely(word: str) -> str:
+    """A pattern for the word, whatever is hidden between its characters."""
+    return _UNSEEN.join(map(re.escape, word))
 
 
 def _memory(bundle: Bundle, number: int, asked: int) -> list[str]:

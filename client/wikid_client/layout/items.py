@@ -10,12 +10,23 @@ from wikid_protocol.memories import Bundle, ConflictResolution, Item, Recall
 
 _CONTRADICTS: Final = "contradicts"
 _OUTSIDE: Final = "applies outside the card's scope"  # here an item's scope is the card's
+OPENING: Final = "vault_opening"  # of `reason`: not everything could be looked through yet
 _REQUESTED: Final = "requested"
 _REASONS: Final = {
     "narrow_margin": "the two best are close",
     "lists_disagree": "words and vectors disagree",
     "question": "it is a question",
     "contradiction": "two of the best contradict each other",
+    "deadline_short": "there was too little time",
+    "model_absent": "there is no embedding model",
+    "model_loading": "the embedding model is still loading",
+    "model_failed": "the embedding model failed",
+    "vectors_missing": "no page has a vector yet",
+    "query_not_embedded": "the query could not be embedded",
+    "reranker_absent": "there is no reranker",
+    "reranker_loading": "the reranker is still loading",
+    "reranker_failed": "the reranker failed",
+    "java_unavailable": "there is no Java",
 }
 _LONGEST_NAME: Final = 40
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wikid_client.layout.notes import hanging
+from wikid_client.layout.notes import diagnostics, hanging
 from wikid_client.layout.spans import BLANK, Line, Span, marked, row
 from wikid_client.text import clean, count, joined, line, matcher, wrap
 from wikid_protocol.records import Page, PageMatches
@@ -19,8 +19,11 @@ def matches(found: PageMatches, query: str, width: int) -> list[Line]:
         ]
         name = line(f"{each.vault}:{each.page_id}")
         lines.append(row(*marked(name, words, style="id"), "  ", Span(line(each.type), "dim"), indent=2))
+    unseen = diagnostics(found.diagnostics, width)
     if not lines:
-        return [row(Span("No page matches.", "title")), row(Span("→ by meaning: wikid recall QUERY", "dim"), indent=2)]
+        none = [row(Span("No page matches.", "title")), row(Span("→ by meaning: wikid recall QUERY", "dim"), indent=2)]
+        return [*none, *unseen]
+    lines += unseen
     if found.next_cursor:
         lines.append(row(Span("There are more; ask more narrowly.", "dim")))
     return lines

@@ -143,6 +143,8 @@ def _side(item: Item, words: Words, width: int, *, promoted: bool) -> list[Line]
 def _nothing(answer: Recall) -> str:
     if answer.reason in (None, NO_MEMORY):
         return "No reliable memory."
+    if answer.reason == items.OPENING:
+        return "A vault is still being opened: ask again in a moment."
     return f"No reliable memory ({line(answer.reason).replace('_', ' ')})."
 
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Final, cast
 
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion11, StreamReader, web
 from structlog.typing import FilteringBoundLogger
 
 from wikid_daemon.calls import Face
@@ -26,6 +26,14 @@ from wikid_protocol.records import Limits
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HEAD_END: Final = b"\r\n\r\n"
+_HANDSHAKE: Final = (
+    "Upgrade",
+    "Connection",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Version",
+    "Sec-WebSocket-Protocol",
+    "Sec-WebSocket-Extensions",
+)
 _HINT: Final = "GET /health, GET /metrics, POST /rpc and GET /ws are there"
 _STATUSES: Final = {
     "timeout": HTTPStatus.REQUEST_TIMEOUT,
@@ -53,10 +61,10 @@ class HttpFace:
         """To be awaited before the first `connect`."""
         application = web.Application(middlewares=[self._guard])
         if self._face is not None:
-            application.router.add_get("/health", self._health)
-            application.router.add_get("/metrics", self._metrics)
-        application.router.add_post("/rpc", self._rpc)
-        application.router.add_get("/ws", self._websocket, allow_head=False)
+            application.router.add_get("/health", self._health, expect_handler=_expect)
+            application.router.add_get("/metrics", self._metrics, expect_handler=_expect)
+        application.router.add_post("/rpc", self._rpc, expect_handler=_expect)
+        application.router.add_get("/ws", self._websocket, allow_head=False, expect_handler=_expect)
         runner = web.AppRunner(application, handler_cancellation=True)
         await runner.setup()
         self._server = cast(web.Server, runner.server)
@@ -121,11 +129,12 @@ class HttpFace:
             raise _too_large(limits)
         body = bytearray()
         try:
-            async with asyncio.timeout(limits.frame_seconds):
-                async for piece in request.content.iter_any():
-                    body += piece
-                    if len(body) > limits.message_bytes:
-                        raise _too_large(limits)
+            with _connection(request).reading(request.content):
+                async with asyncio.timeout(limits.frame_seconds):
+                    async for piece in request.content.iter_any():
+                        body += piece
+                        if len(body) > limits.message_bytes:
+                            raise _too_large(limits)
         except TimeoutError:
             raise RequestRefused("timeout", f"a message must be finished in {limits.frame_seconds} s") from None
         except web.RequestPayloadError:
@@ -133,12 +142,15 @@ class HttpFace:
         return bytes(body)
 
     async def _websocket(self, request: web.Request) -> web.WebSocketResponse:
+        if not all(value.isascii() for name in _HANDSHAKE for value in request.headers.getall(name, ())):
+            # aiohttp fails over what it cannot encode, instead of refusing it
+            raise RequestRefused("invalid_request", "the headers of a WebSocket handshake are ASCII")
         socket = accept(self._board.limits.message_bytes)
         await socket.prepare(request)
         transport = request.transport
         if transport is not None:
             talk = WebSocketTalk(next(self._numbers), self._board, socket, transport)
-            with _connection(request).talking(talk.end, talk.heard):
+            with _connection(request).talking(talk.end, talk.heard, lambda: talk.in_flight):
                 await talk.run()
         return socket
 
@@ -163,16 +175,26 @@ class Connection(web.RequestHandler):
         self._last_bytes = b""
         self._end_talk: Callable[[], None] = _nothing
         self._heard: Callable[[], None] = _nothing
+        self._unanswered: Callable[[], int] | None = None
+        self._reading: StreamReader | None = None
+        self._finished = self._cut_short = False
 
     @property
     def in_flight(self) -> int:
-        """Requests being answered, 1 at most; an open WebSocket is one."""
-        return self._in_flight
+        """Requests being answered, 1 at most; of an open WebSocket its calls."""
+        return self._in_flight if self._unanswered is None else self._unanswered()
 
     def data_received(self, data: bytes) -> None:
         self._last_bytes = data[-len(_HEAD_END) :]
         self._heard()
         super().data_received(data)
+
+    def eof_received(self) -> None:
+        """A body that was begun will never be whole: who waits for the rest is told so."""
+        self._finished = True
+        if self._reading is not None and not self._reading.is_eof():
+            self._cut_short = True
+            self._reading.feed_eof()  # not an exception, which aiohttp would find again and report
 
     def end(self) -> None:
         """End the calls in flight and close when their answers are sent."""
@@ -190,15 +212,35 @@ class Connection(web.RequestHandler):
             self._in_flight -= 1
 
     @contextmanager
-    def talking(self, end: Callable[[], None], heard: Callable[[], None] | None = None) -> Iterator[None]:
-        """While a session is open: `end` ends its calls, `heard` is told of every arrival of bytes."""
-        self._end_talk, self._heard = end, heard or _nothing
+    def reading(self, body: StreamReader) -> Iterator[None]:
+        """While the body of a request is taken in. RequestPayloadError where it ends before its time."""
+        self._reading = body
+        if self._finished:
+            self.eof_received()
+        try:
+            yield
+            if self._cut_short:
+                raise web.RequestPayloadError
+        finally:
+            self._reading = None
+
+    @contextmanager
+    def talking(
+        self,
+        end: Callable[[], None],
+        heard: Callable[[], None] | None = None,
+        unanswered: Callable[[], int] | None = None,
+    ) -> Iterator[None]:
+        """While a session is open: `end` ends its calls, `heard` is told of every arrival of bytes, and `unanswered`
+        counts what is still to be said to a client that sends no more."""
+        self._end_talk, self._heard, self._unanswered = end, heard or _nothing, unanswered
         if self._last_bytes != _HEAD_END:
             self._heard()  # more than the request's head has come in
         try:
             yield
         finally:
             self._end_talk = self._heard = _nothing
+            self._unanswered = None
 
     def handle_error(
         self,
@@ -230,6 +272,19 @@ class _Exchange:
 
     def event(self, line: bytes) -> bool:  # noqa: ARG002
         return False
+
+
+async def _expect(request: web.Request) -> web.StreamResponse | None:
+    """Tell a client that waits for it to send its body; other expectations are refused in JSON, like all else."""
+    if request.version != HttpVersion11:
+        return None  # older clients know of no such thing
+    if request.headers["Expect"].lower() != "100-continue":
+        error = RequestRefused("invalid_request", "there is no such expectation")
+        return _refused(error, HTTPStatus.EXPECTATION_FAILED)
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    # what was written belongs to no answer, which begins after it
+    request.writer.output_size = 0
+    return None
 
 
 def _connection(request: web.Request) -> Connection:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -82,10 +83,11 @@ class Session:
         self._count = 0
         self._running: set[_Running] = set()
         self._by_id: dict[CallId, _Running] = {}
+        self._waiting: deque[tuple[object, _Batch]] = deque()
 
     @property
     def in_flight(self) -> int:
-        return len(self._running)
+        return len(self._running) + len(self._waiting)
 
     async def settled(self) -> None:
         """Return once no call is in flight."""
@@ -102,16 +104,24 @@ class Session:
             if not 0 < len(value) <= self._board.limits.queue:
                 raise RequestRefused("invalid_request", f"a batch has 1 to {self._board.limits.queue} calls")
         except RequestRefused as error:
-            self._output.answer(messages.failure(None, error))
+            self._output.answer(self.refusal(None, error))
             return
-        batch = _Batch(len(value), self._board.limits.answer_bytes, self._output.answer)
+        batch = _Batch(len(value), self._board.limits.answer_bytes, self._output.answer, self.refusal)
         for each in value:
-            self._accept(each, batch.add)
+            self._take_member(each, batch)
         batch.seal()
+
+    def refusal(self, call_id: CallId, error: RequestRefused) -> bytes:
+        """The error answer for what never became a call, under a mark that the log knows as well."""
+        mark = self._next_mark()
+        _log.debug("a refusal", call=mark, kind=error.kind)
+        return messages.failure(call_id, error, mark)
 
     def cancel_all(self) -> None:
         """The conversation is over: end every call in flight, tell its worker, and end what was subscribed to."""
         self._over = True
+        while self._waiting:
+            self._drop(*self._waiting.popleft())
         for running in list(self._running):
             self._cancel(running)
         ending, self._at_end = self._at_end, []
@@ -131,6 +141,28 @@ class Session:
         else:
             self._at_end.append(work)
 
+    def _take_member(self, value: object, batch: _Batch) -> None:
+        """A member of a batch begins now, or waits for room. Only one batch may wait, so that what waits is never more
+        than one message."""
+        if self._is_full and not _is_cancellation(value) and (not self._waiting or self._waiting[-1][1] is batch):
+            self._waiting.append((value, batch))
+        else:
+            self._accept(value, batch.add)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._running) >= self._board.limits.calls_in_flight
+
+    def _drop(self, value: object, batch: _Batch) -> None:
+        """A member that waited is cancelled before it began."""
+        call = messages.read_call(value)
+        silent = isinstance(call, Call) and call.notification
+        batch.add(call.id, b"" if silent else self.refusal(call.id, _cancelled()))
+
+    def _next_mark(self) -> str:
+        self._count += 1
+        return f"{_run_mark}-{self._connection_id}-{self._count}"
+
     def _reply(self, _call_id: CallId, line: bytes) -> None:
         if line:
             self._output.answer(line)
@@ -139,9 +171,9 @@ class Session:
         call = messages.read_call(value)
         if isinstance(call, BadCall):
             self._board.meter.refused(UNKNOWN_METHOD, call.error.kind)
-            reply(call.id, messages.failure(call.id, call.error))
+            reply(call.id, self.refusal(call.id, call.error))
             return
-        if call.method == CANCEL:
+        if _is_cancellation(value):
             self._cancel_id(call.params.get("id"))
             reply(None, b"")
             return
@@ -150,11 +182,11 @@ class Session:
             params = _decode(method, call)
             if isinstance(params, InitializeParams):
                 _check_protocol(params.protocol)
-                self._session = params.session
+                self._session = params.session or None
         except RequestRefused as error:
             known = call.method if call.method in METHODS else UNKNOWN_METHOD
             self._board.meter.refused(known, error.kind)
-            reply(call.id, b"" if call.notification else messages.failure(call.id, error))
+            reply(call.id, b"" if call.notification else self.refusal(call.id, error))
             return
         if isinstance(params, ShutdownParams):
             self._board.meter.ended(method.name, ANSWERED, 0.0)
@@ -168,7 +200,7 @@ class Session:
         if method is None:
             raise RequestRefused("method_not_found", "no such method", hint="wikid protocol lists them")
         limits = self._board.limits
-        if len(self._running) >= limits.calls_in_flight:
+        if self._is_full:
             raise _busy(f"a connection may have {limits.calls_in_flight} calls in flight")
         if self._board.draining and not method.frozen:
             raise _busy("the daemon is stopping")
@@ -179,9 +211,8 @@ class Session:
         return method
 
     def _start(self, call: Call, method: Method, params: object, reply: Reply) -> None:
-        self._count += 1
-        mark = f"{_run_mark}-{self._connection_id}-{self._count}"
-        running = _Running(call, mark, reply, self._output.event, self._board.meter)
+        token: str | None = getattr(params, "progress_token", None)
+        running = _Running(call, self._next_mark(), token, reply, self._output.event, self._board.meter)
         connection = self if self._events else None
         context = CallContext(self._session, running.cancelled, running.progress, self._connection_id, connection)
         running.task = asyncio.get_running_loop().create_task(self._run(running, method, params, context))
@@ -190,6 +221,7 @@ class Session:
         if not call.notification:
             self._by_id[call.id] = running
         self._board.running += 1
+        running.tell("begin")
 
     async def _run(self, running: _Running, method: Method, params: object, context: CallContext) -> None:
         CALL.set(running.mark)
@@ -211,10 +243,22 @@ class Session:
             self._cancel(running)
         self._running.discard(running)
         self._board.finished()
+        while self._waiting and not self._is_full:
+            value, batch = self._waiting.popleft()
+            self._accept(value, batch.add)
 
     def _cancel_id(self, call_id: object) -> None:
-        if isinstance(call_id, int | str) and not isinstance(call_id, bool) and call_id in self._by_id:
+        if not isinstance(call_id, int | str) or isinstance(call_id, bool):
+            return
+        if call_id in self._by_id:
             self._cancel(self._by_id[call_id])
+            return
+        for waiting in self._waiting:
+            call = messages.read_call(waiting[0])
+            if isinstance(call, Call) and not call.notification and call.id == call_id:
+                self._waiting.remove(waiting)
+                self._drop(*waiting)
+                return
 
     def _cancel(self, running: _Running) -> None:
         running.cancelled.set()
@@ -227,6 +271,7 @@ class Session:
     def _answer(self, running: _Running, outcome: str, line: bytes) -> None:
         if running.answered:
             return
+        running.tell("end", 100.0 if outcome == ANSWERED else None)
         running.answered = True
         method, seconds = running.call.method, time.monotonic() - running.began
         slow = self._board.meter.ended(method, outcome, seconds)
@@ -240,13 +285,14 @@ class Session:
 class _Running:
     """A call in flight."""
 
-    __slots__ = ("answered", "began", "call", "cancelled", "event", "loop", "mark", "meter", "reply", "task", "thread")
-
     task: asyncio.Task[None]
 
-    def __init__(self, call: Call, mark: str, reply: Reply, event: Callable[[bytes], bool], meter: Meter) -> None:
+    def __init__(
+        self, call: Call, mark: str, token: str | None, reply: Reply, event: Callable[[bytes], bool], meter: Meter
+    ) -> None:
         self.call = call
         self.mark = mark
+        self.token = token
         self.reply = reply
         self.event = event
         self.meter = meter
@@ -256,9 +302,13 @@ class _Running:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
 
-    def progress(self, token: str, kind: ProgressKind, message: str, percentage: float | None) -> None:
-        value = {"kind": kind, "message": message, "percentage": percentage}
-        line = messages.notification(PROGRESS, {"token": token, "value": value})
+    def tell(self, kind: ProgressKind, percentage: float | None = None) -> None:
+        """That the call begins or ends, to a caller who wants to know. In the loop's thread."""
+        if self.token is not None:
+            self._emit(_step(self.token, kind, "", percentage))
+
+    def progress(self, token: str, message: str, percentage: float | None) -> None:
+        line = _step(token, "report", message, percentage)
         if threading.get_ident() == self.thread:
             self._emit(line)
         elif not self.answered and not self.loop.is_closed():
@@ -272,16 +322,23 @@ class _Running:
 class _Batch:
     """Collects the answers of a batch and sends them as one array; members for which it has no room become errors."""
 
-    def __init__(self, members: int, limit: int, send: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        members: int,
+        limit: int,
+        send: Callable[[bytes], None],
+        refusal: Callable[[CallId, RequestRefused], bytes],
+    ) -> None:
         self._waiting = members + 1  # one for `seal`: members may answer at once
         self._limit = limit
         self._send = send
+        self._refusal = refusal
         self._size = 0
         self._parts: list[bytes] = []
 
     def add(self, call_id: CallId, line: bytes) -> None:
         if self._size + len(line) > self._limit:
-            line = messages.failure(call_id, _answer_too_large(self._limit))
+            line = self._refusal(call_id, _answer_too_large(self._limit))
         if line:
             self._size += len(line)
             self._parts.append(line[:-1])
@@ -291,6 +348,16 @@ class _Batch:
         self._waiting -= 1
         if self._waiting == 0 and self._parts:
             self._send(b"[" + b",".join(self._parts) + b"]\n")
+
+
+def _is_cancellation(value: object) -> bool:
+    call = messages.read_call(value)
+    return isinstance(call, Call) and call.method == CANCEL and call.notification
+
+
+def _step(token: str, kind: ProgressKind, message: str, percentage: float | None) -> bytes:
+    value = {"kind": kind, "message": message, "percentage": percentage}
+    return messages.notification(PROGRESS, {"token": token, "value": value})
 
 
 def _decode(method: Method, call: Call) -> object:

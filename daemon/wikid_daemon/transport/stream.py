@@ -13,12 +13,13 @@ from wikid_daemon.transport.headers import HeaderFraming
 from wikid_daemon.transport.lines import LineFraming
 from wikid_daemon.transport.peer import CredentialSocket, hung_up, own_uid, peer_uid
 from wikid_daemon.transport.session import BUSY_RETRY_MS, Session, Switchboard
-from wikid_protocol import messages
 from wikid_protocol.errors import RequestRefused
 
 UNREAD_OUTPUT_BYTES: Final = 1_000_000
 """Unread output from which on events are dropped, no input is taken, and the client has `frame_seconds` to catch up."""
 FRAMES_A_TURN: Final = 64
+BLANK: Final = b" \t\r\n"
+"""What may come before a connection's first message, as between two lines."""
 _HALF_CLOSED_SECONDS: Final = 0.1
 
 _log: FilteringBoundLogger = structlog.get_logger()
@@ -44,6 +45,8 @@ class Guest(Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None: ...
 
     def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> None: ...
 
     def pause_writing(self) -> None: ...
 
@@ -117,7 +120,7 @@ class Stream(asyncio.Protocol):
             text = f"the daemon has {self._limits.connections} connections"
             error = RequestRefused("busy", text, hint="close one", retry_after_ms=BUSY_RETRY_MS)
             self._deaf = True
-            self.answer(messages.failure(None, error))
+            self.answer(self._session.refusal(None, error))
             self._transport.close()
             return
         self._board.connections += 1
@@ -151,6 +154,7 @@ class Stream(asyncio.Protocol):
 
     def _begin(self, head: bytes) -> None:
         try:
+            head = head.lstrip(BLANK)
             name = choose_framing(head)
         except RequestRefused as error:
             self._refuse(error)
@@ -188,6 +192,8 @@ class Stream(asyncio.Protocol):
         """A client that only finished sending still gets its answers; one that is gone has its calls cancelled."""
         if self._pending and not self._deaf:
             self._refuse(RequestRefused("parse_error", "the last message was not finished"))
+        if self._guest is not None:
+            self._guest.eof_received()
         if self._guest is None or hung_up(self._socket):
             self._close_when_answered()
         else:  # a request that has just come in is not in flight before a guest has had its turn
@@ -301,7 +307,7 @@ class Stream(asyncio.Protocol):
         self._deaf = True
         self._frames = iter(())
         self._session.cancel_all()
-        self.answer(messages.failure(None, error))
+        self.answer(self._session.refusal(None, error))
         if not self._transport.is_closing():
             if self._transport.can_write_eof():
                 self._transport.write_eof()

@@ -12,7 +12,6 @@ from structlog.typing import FilteringBoundLogger
 
 from wikid_daemon.transport.session import Session, Switchboard
 from wikid_daemon.transport.stream import FRAMES_A_TURN, UNREAD_OUTPUT_BYTES
-from wikid_protocol import messages
 from wikid_protocol.errors import RequestRefused
 
 HEARTBEAT_SECONDS: Final = 30.0
@@ -69,6 +68,11 @@ class WebSocketTalk:
             self._session.cancel_all()
             if self._dropped_events:
                 _log.warning("a client did not read its events", connection=self._number, count=self._dropped_events)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls being answered, and answers that wait to be sent."""
+        return self._session.in_flight + len(self._lines)
 
     def heard(self) -> None:
         """Bytes came in: the frame they belong to must be finished in time."""
@@ -151,7 +155,7 @@ class WebSocketTalk:
     def _frame_late(self) -> None:
         self._deadline = None
         text = f"a message must be finished in {self._limits.frame_seconds} s"
-        self.answer(messages.failure(None, RequestRefused("timeout", text)))
+        self.answer(self._session.refusal(None, RequestRefused("timeout", text)))
         self._close(WSCloseCode.POLICY_VIOLATION, b"a message was not finished")
 
     def _disarm(self) -> None:

@@ -29,7 +29,8 @@ log = structlog.get_logger("canary")
 
 
 class ProvenWatcher:
-    """One vault's watcher at a time. `tend` and `compare` belong to the indexer's thread, `reached` to any."""
+    """One vault's watcher at a time. `tend` and `compare` belong to the indexer's thread, `reached` to any. `begun` is
+    set when it first tells of its state; one that watches has called for a look at everything before."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class ProvenWatcher:
         self._untold: dict[str, float] = {}
         self._replaced = ""
         self.last_proof: datetime | None = None
+        self.begun = threading.Event()
         self._watcher = self._made()
 
     # -- from any thread -----------------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ class ProvenWatcher:
         def state(watch: WatchState) -> None:
             if made[0] is self._watcher:
                 self._on_state(self._explained(watch))
+                self.begun.set()
 
         def marker(name: str) -> None:
             if made[0] is self._watcher:
