@@ -285,6 +285,7 @@ class Indexer(Noticing):
 
     def _work(self, paths: set[str]) -> None:
         self.watcher.tend()
+        self._vectors.adopt(self._opened())  # those that the catalog has of it serve while everything is looked at
         if time.monotonic() >= self._next_scan:
             self._look()
         elif paths:
@@ -309,8 +310,7 @@ class Indexer(Noticing):
     def _look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
         with self._wake:
             self._arrivals.clear()
-        # until this look has ended well another one is due
-        self._next_scan = time.monotonic()
+        self._next_scan = time.monotonic()  # until this look has ended well another one is due
         ready, batches = self.state.state == "ready", itertools.count()
 
         def between() -> bool:

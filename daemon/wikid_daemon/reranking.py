@@ -98,7 +98,7 @@ def _found_by(
     pages = best_per_page([(hit.key, hit.score) for hit in hits], page_of, CANDIDATES)
     new = [hit for hit in pages if hit.page not in known]
     vector = question.vector_for(store)
-    near = store.cosines(vector, [hit.chunk for hit in new]) if vector is not None else {}
+    near = store.cosines(vector, [hit.chunk for hit in new], question.model) if vector is not None else {}
     found = [_as_first_look(first, hit.page, hit.chunk, near.get(hit.chunk)) for hit in new]
     return list(admitted(store, question, found, FROM_EXPANSION))
 

@@ -154,7 +154,7 @@ def _vector(call: Call, asked: Sequence[tuple[Applied, Store]], embedder: QueryE
         call.tell(Absence("deadline_short", "too little time for vectors: words alone answered"))
     elif isinstance(embedder, Absence):
         call.tell(embedder)
-    elif asked and not any(store.embedded for _, store in asked):
+    elif asked and not any(store.embedded and store.model == embedder.identity for _, store in asked):
         call.tell(Absence("vectors_missing", "no page has a vector yet: words alone answered"))
     else:
         try:

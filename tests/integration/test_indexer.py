@@ -473,10 +473,13 @@ def test_nothing_is_pending_and_nothing_stale_once_all_is_searchable(make: Make,
     assert len(contents(indexer)) == 50
 
 
-def test_a_large_folder_arrives_in_batches_that_are_searchable(make: Make, tmp_path: Path) -> None:
+def test_a_large_folder_arrives_in_batches_that_are_searchable(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "large"
     for number in range(450):
         write(root, f"d{number % 7}/n{number}.md", f"# N{number}\n\ntoklarge{number}\n")
+    monkeypatch.setattr(updater, "BATCH_PAGES", 200)
     indexer = make(root)
     store = indexer.store
     assert store is not None

@@ -157,6 +157,11 @@ def test_words_that_stand_nowhere_are_told_apart_from_rare_ones(index: LexicalIn
     assert unknown == ["leuchtturm", "燈塔"]
 
 
+def test_a_word_of_another_name_is_not_unknown(index: LexicalIndex) -> None:
+    fill(index, chunk(1, "a cluster of machines", aliases="K8s \n Operation Heron"))
+    assert index.terms("operation heron k8s elsewhere")[1] == ["elsewher"]
+
+
 def test_clearing_drops_everything(index: LexicalIndex) -> None:
     fill(index, chunk(1, "alpha"))
     index.commit(3)

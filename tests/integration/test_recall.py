@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builders import HANG_GUARD_SECONDS, FakeEmbedder, page, write
+from builders import FAKE_MODEL, HANG_GUARD_SECONDS, FakeEmbedder, page, write
 from recalls import Recalls, ids, items, kinds
 from wikid_daemon.index import jvm
 from wikid_daemon.index.encoders import EmbedFailed
@@ -120,7 +120,7 @@ def test_a_language_that_the_model_does_not_know_is_left_to_the_words(
 
 def test_a_query_that_the_model_refuses_is_answered_by_words(recalls: Recalls, harbour: tuple[str, Layer]) -> None:
     class Refusing:
-        identity = "none"
+        identity = FAKE_MODEL
 
         def embed_query(self, _text: str) -> Any:
             raise EmbedFailed(0, "no")

@@ -125,3 +125,8 @@ def test_what_a_vault_holds_of_a_query_is_weighed_by_rarity() -> None:
     assert Terms([("harbour", 0.5)]).held == 1.0
     assert Terms([("leuchtturm", 1.0)], ["leuchtturm"]).held == 0.0
     assert Terms([]).held == 1.0
+
+
+def test_a_number_that_the_vault_holds_speaks_for_its_words() -> None:
+    assert Terms([("vx", 1.0), ("4037", 1.0), ("firmwar", 1.0)], ["vx", "firmwar"]).held == 1.0
+    assert Terms([("vx", 1.0), ("4037", 1.0)], ["vx", "4037"]).held == 0.0

@@ -18,6 +18,7 @@ _PENDING: Final = "pending"  # the topic of a vault that nobody has named yet
 
 _SPACE = re.compile(r"\s+")
 _HAS_WORD = re.compile(r"\w|[^\x00-\x7f]")
+_DIGIT = re.compile(r"\d")
 _NAME_NOISE = re.compile(r"[\s_\-]+")
 _CUT_BEFORE = "… "
 _CUT_AFTER = " …"
@@ -49,7 +50,8 @@ class Terms:
     """The query's analysed terms with their rarities (0–1), and where they stand in a text.
 
     Terms are stems: `databas` stands where database and databases do. `mass` is the sum of all rarities, `held` the
-    share of it (0–1) that is not of the `unknown` terms, which stand nowhere in the vault.
+    share of it (0–1) that is not of the `unknown` terms, which stand nowhere in the vault; 1 where a number or code is
+    known, which means the same in every language, and which no embedder tells from its neighbours.
     """
 
     def __init__(self, weights: Sequence[tuple[str, float]], unknown: Collection[str] = ()) -> None:
@@ -57,11 +59,16 @@ class Terms:
         telling = [each for each in weights if FUNCTION_CHARACTERS.isdisjoint(each[0])]
         self.weights = dict(sorted(telling or weights, key=lambda each: -each[1])[:MAX_TERMS])
         self.mass = sum(self.weights.values())
-        missing = sum(self.weights.get(word, 0.0) for word in unknown)
-        self.held = 1.0 - missing / self.mass if self.mass > 0 else 1.0
+        self.held = self._held(set(unknown))
         self._forms = [
             (_form(fold(compatible(word))), weight, word.isascii()) for word, weight in self.weights.items() if word
         ]
+
+    def _held(self, unknown: Collection[str]) -> float:
+        known = [word for word in self.weights if word not in unknown]
+        if self.mass <= 0 or any(_DIGIT.search(word) for word in known):
+            return 1.0
+        return sum(self.weights[word] for word in known) / self.mass
 
     def __len__(self) -> int:
         return len(self.weights)

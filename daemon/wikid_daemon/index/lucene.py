@@ -221,11 +221,8 @@ class LexicalIndex:
         return [LexicalHit(int(key), score) for key, score in zip(keys, scores, strict=True)]
 
     def terms(self, text: str) -> tuple[list[tuple[str, float]], list[str]]:
-        """The analysed words of `text` with their rarity in this vault: 1 for a word of one chunk, 0 for one of all;
-        and those of them that no chunk holds.
-
-        Where every word is a stop word they count as they stand.
-        """
+        """The analysed words of `text` (as they stand where all are stop words) and their rarity in this vault: 1 for a
+        word of one chunk, 0 for one of all; and those that stand nowhere, nor in a page's other names and tags."""
         with self._reading() as searcher:
             reader = searcher.getIndexReader()
             total = reader.numDocs()
@@ -235,7 +232,9 @@ class LexicalIndex:
                 frequency = min(reader.docFreq(term), total)
                 result.append((word, rarity(frequency, total)))
                 if not frequency:
-                    unknown.append(word)
+                    other_name = self._java.Term("aliases", word)
+                    if not reader.docFreq(other_name):
+                        unknown.append(word)
             return result, unknown
 
     def words(self, text: str) -> Counter[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -53,8 +53,8 @@ class Found:
 class Store:
     """One vault's index in the folder `current`. The indexer's thread writes, any thread reads.
 
-    `notes` collects what had to be made anew, as (kind, words): damaged, or made by another version or model. Without
-    Java the lexical part is absent and `java_missing` says why.
+    `notes` tells what had to be made anew, as (kind, words). Without Java the lexical part is absent and `java_missing`
+    says why.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -139,13 +139,11 @@ class Store:
             cursor = -1
         for page in catalog.gone_after(cursor):
             lexical.remove(page)
-        fed = 0
         for stored in catalog.pages_after(cursor):
             fresh = [lexical_chunk(stored.page_id, stored.summary, c) for c in catalog.chunks_of(stored.page)]
             lexical.put(stored.page, fresh, known=cursor >= 0)
-            fed += 1
         lexical.refresh()
-        if fed or cursor != catalog.generation:
+        if cursor != catalog.generation:
             lexical.commit(catalog.generation)
 
     def use_model(self, identity: str, dims: int) -> None:
@@ -293,11 +291,18 @@ class Store:
             self._lexical.clear()
             self._feed(self._lexical)
 
+    def warm(self) -> None:
+        """Run a search once, so that the first person to ask does not wait for Java to load it."""
+        self._mended(lambda lexical: (lexical.terms(WARM_QUERY), lexical.search(WARM_QUERY, 10)))
+
     def mend_lexical(self) -> bool:
         """Read Lucene's files through, and feed it anew where one is damaged; whether that was so."""
+        return self._mended(LexicalIndex.check)
+
+    def _mended(self, look: Callable[[LexicalIndex], object]) -> bool:
         try:
             if self._lexical is not None:
-                self._lexical.check()
+                look(self._lexical)
         except LexicalIndexDamaged:
             self.rebuild_lexical()
             return True
@@ -331,12 +336,6 @@ class Store:
     @property
     def model(self) -> str:
         return "" if self._dense is None else self._dense.model
-
-    def warm(self) -> None:
-        """Run a search once, so that the first person to ask does not wait for Java to load it."""
-        if self._lexical is not None:
-            self._lexical.terms(WARM_QUERY)
-            self._lexical.search(WARM_QUERY, 10)
 
     def versions(self) -> dict[str, str]:
         """What this index was made with; a change of any part of it means a rebuild of that part."""
