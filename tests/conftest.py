@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from daemon_process import DaemonProcess
+from wikid_daemon.log import CALL
 from wikid_daemon.models.catalogue import DEFAULT_MODEL
 from wikid_daemon.models.location import SETTINGS_FILE, models_folder
 from wikid_protocol.endpoint import folders
@@ -23,8 +24,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def fresh_log() -> Iterator[None]:
-    """What a test set up for the log would go on to write into that test's own, closed, output."""
+    """What a test set up for the log would go on to write into that test's own, closed, output, as of its own call."""
     yield
+    CALL.set("")
     if structlog.is_configured():
         structlog.reset_defaults()
 

@@ -128,8 +128,9 @@ class Updater:
         """False once another program took away a part of the generated tree, but not where the vault is away with it.
         What is written then is lost."""
         try:
-            away = self._vault.state_outside is None and not self._vault.pages_root.is_dir()
-            return away or (self._mirror.in_place and self._store.in_place)
+            whole = self._mirror.in_place and self._store.in_place
+            # asked afterwards: a vault that is moved away between the two takes its tree along
+            return whole or (self._vault.state_outside is None and not self._vault.pages_root.is_dir())
         except OSError:
             return True  # nobody can tell; what is wrong shows when it is written
 

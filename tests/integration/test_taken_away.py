@@ -16,6 +16,7 @@ from wikid_daemon.health import vault_status
 from wikid_daemon.index.lucene import LexicalIndexDamaged
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.vault.canary import ProvenWatcher
+from wikid_daemon.vault.mirror import Mirror
 from wikid_daemon.vault.state import machine_id, owner_of
 from wikid_daemon.vault.vault import open_vault
 from wikid_daemon.vault.watcher import EVERYTHING
@@ -152,6 +153,26 @@ def test_a_vault_that_is_moved_away_is_not_made_again_in_its_old_place(
     settle(indexer)
     assert len(fake.embedded) == 1
     assert vault_status(indexer).rebuilt == ()
+
+
+def test_a_vault_that_is_moved_away_while_its_tree_is_looked_at_keeps_its_index(
+    indexer: Indexer, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[Path] = []
+    seen = Mirror.in_place.fget
+    assert seen is not None
+
+    def look(mirror: Mirror) -> bool:
+        if not moved:
+            moved.append(root.rename(tmp_path / "away"))
+        return bool(seen(mirror))
+
+    monkeypatch.setattr(Mirror, "in_place", property(look))
+    indexer.notice({EVERYTHING})
+    until(lambda: indexer.state.state == "unavailable", "the folder being missed")
+    assert found(indexer, "postgresql")
+    moved[0].rename(root)
+    until(lambda: indexer.state.state == "ready", "the folder being back")
 
 
 def test_a_vault_that_is_away_when_its_indexer_ends_is_not_made_again_either(
