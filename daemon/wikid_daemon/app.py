@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from wikid_daemon import log, systemd
+from wikid_daemon.archiving import Archiving
 from wikid_daemon.calls import Face
 from wikid_daemon.configuration import Configuration
 from wikid_daemon.correcting import Corrections
@@ -49,7 +50,6 @@ from wikid_protocol import __version__
 from wikid_protocol.endpoint import Folders
 
 LOG_VARIABLE: Final = "WIKID_LOG"
-ARCHIVE_AFTER_SECONDS: Final = 60.0  # by then whoever started the daemon has their first answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     handlers.connections = lambda: server.connections
     watchdog = asyncio.create_task(systemd.feed_watchdog())
     jvm_archive.use(cache)
-    archiving = asyncio.create_task(_archive(cache))
+    archiving = Archiving(cache)
+    archiving.start()
     idling = asyncio.create_task(
         Idling(embedder, reranker, lambda: files.settings_for(None).settings.unload_after_minutes).watch()
     )
@@ -152,22 +153,13 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     finally:
         systemd.notify("STOPPING=1")
         watchdog.cancel()
-        archiving.cancel()
         idling.cancel()
         subscriptions.close()
         handlers.close()
+        await asyncio.to_thread(archiving.stop)
         await asyncio.to_thread(feedback.close)
         await asyncio.to_thread(vaults.close)
         events.info("stopped")
-
-
-async def _archive(cache: Path) -> None:
-    """For the next start, unless an earlier run did it."""
-    await asyncio.sleep(ARCHIVE_AFTER_SECONDS)
-    try:
-        await asyncio.to_thread(jvm_archive.make, cache)
-    except jvm_archive.NotArchived as problem:
-        structlog.get_logger("app").warning("java_not_archived", error=str(problem))
 
 
 def _with_embedder(vaults: Vaults, reranker: WarmReranker) -> None:

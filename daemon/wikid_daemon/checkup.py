@@ -36,6 +36,18 @@ ABANDONED_SECONDS: Final = 6 * 3_600.0
 SAMPLE: Final = 300  # chunks whose language is told
 FOREIGN_SHARE: Final = 0.2
 SHOWN_PATHS: Final = 3
+_DAMAGE: Final = frozenset({"LexicalIndexDamaged", "catalog_damaged"})  # of them only a new index helps
+_UNKNOWN: Final = "wait a moment; if it stays: wikid restart"
+_PASSING: Final = {
+    "temporarily_unavailable": "wait a moment; if it stays, see what else uses its disk or share",
+    "vanished": "see that its folder is in its place; if it stays: wikid restart",
+    "permission_denied": "check who owns its folder and wikid's own state, and who may write there",
+    "read_only": "its disk is read-only: make it writable",
+    "input_output_error": "check its disk or share: the system reports an error of it",
+    "cannot_be_opened": "check who owns wikid's own state; if it stays: wikid restart",
+    "LexicalIndexBusy": "another wikid writes this index: end that one, or wait until it has",
+    "BusyError": "another program has the index open: end it, or wait until it has",
+}
 _ENDED: Final = "restart wikid"  # in the reason of an indexer whose thread is gone
 FULL_BYTES: Final = 100_000_000
 LOW_BYTES: Final = 1_000_000_000
@@ -115,10 +127,13 @@ class Checkup:
         elif state.state == "failed" and _ENDED in state.reason:
             message = f"its index is not kept up to date any more: {_words(state.reason)}"
             yield report("error", "index_stopped", message, "wikid restart", fix=True)
+        elif state.state == "failed" and state.reason in _DAMAGE:
+            message = f"its index is damaged: {_words(state.reason)}"
+            anew = f"wikid reindex --vault {name} --scope all --components lexical --force"
+            yield report("error", "index_damaged", message, f"{anew}; if that fails: wikid restart", fix=True)
         elif state.state == "failed":
-            message = f"indexing is interrupted: {_words(state.reason)}"
-            remedy = f"build it anew: wikid reindex --vault {name} --scope all --force; if that fails: wikid restart"
-            yield report("error", "index_damaged", message, remedy, fix=True)
+            message = f"indexing is interrupted: {_words(state.reason)}; it is tried again every few seconds"
+            yield report("error", "index_interrupted", message, _PASSING.get(state.reason, _UNKNOWN))
         store = indexer.store
         if store is not None and store.java_missing:
             yield report("error", "java_missing", f"it is not searched by words: {store.java_missing}", "wikid restart")

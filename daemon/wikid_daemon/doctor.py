@@ -22,6 +22,7 @@ from wikid_daemon.index import jvm
 from wikid_daemon.models.build import ABANDONED_SECONDS, STAGING_PREFIX
 from wikid_daemon.models.catalogue import CATALOGUE
 from wikid_daemon.models.location import models_folder
+from wikid_daemon.models.resting import is_at_rest
 from wikid_daemon.settings_files import SettingsFiles
 from wikid_daemon.threads import Cancelled
 from wikid_daemon.vaults import Vaults
@@ -30,6 +31,7 @@ from wikid_protocol.endpoint import Folders
 from wikid_protocol.methods import NoParams
 from wikid_protocol.records import DoctorFinding, DoctorReport, ModelRecord
 
+BUILD_REMEDY: Final = "wikid models build"
 ENGINES: Final = ("pyserini", "faiss-cpu", "onnxruntime", "tokenizers", "apsw", "watchfiles")
 _ORDER: Final = ("error", "warning", "info")
 _ENGLISH: Final = ("en",)
@@ -123,7 +125,9 @@ class Doctor:
 def model_findings(models: Sequence[ModelRecord], folder: Path) -> Iterator[DoctorFinding]:
     """What keeps notes from being found by meaning, and what builds have left in the models' `folder`."""
     embedders = [each for each in models if each.purpose == "embedder"]
-    usable = any(each.state in ("ready", "loading") for each in embedders)
+    usable = any(each.state in ("ready", "loading") or is_at_rest(each) for each in embedders)
+    wanted = next((each for each in embedders if each.state == "absent"), None)
+    remedy_of_wanted = BUILD_REMEDY if wanted is None else wanted.remedy or BUILD_REMEDY
     for each in models:
         if each.state == "failed":
             message = f"the {each.purpose} {each.name} cannot be used: {each.reason or 'it does not load'}"
@@ -131,12 +135,14 @@ def model_findings(models: Sequence[ModelRecord], folder: Path) -> Iterator[Doct
             yield DoctorFinding(severity="error", kind="model_failed", message=message, remedy=remedy)
     if any(each.state == "built" for each in embedders) and not usable:
         message = "the embedding model that is chosen is not there, though another is"
-        remedy = "see: wikid models list, wikid config get embedModel"
+        remedy = f"{remedy_of_wanted}; or choose one that is there: wikid models list, wikid models use NAME"
         yield DoctorFinding(severity="warning", kind="model_not_chosen", message=message, remedy=remedy)
     elif not usable and all(each.state != "failed" for each in embedders):
         message = "no embedding model is there: notes are found by their words alone"
+        # what has to be fetched from elsewhere, or is a name of nothing, is not for a repair to decide
+        can_build = wanted is None or wanted.name in CATALOGUE
         yield DoctorFinding(
-            severity="warning", kind="model_absent", message=message, remedy="wikid models build", fix=True
+            severity="warning", kind="model_absent", message=message, remedy=remedy_of_wanted, fix=can_build
         )
     is_ready = any(each.state == "ready" for each in embedders)
     if is_ready and any(each.purpose == "reranker" and each.state == "absent" for each in models):

@@ -31,5 +31,8 @@ class Idling:
     def look(self) -> None:
         """Let the models go where it is time to."""
         minutes = self._minutes()
-        if minutes > 0 and self._embedder.rest(minutes * MINUTE_SECONDS):
-            self._reranker.rest()
+        if minutes > 0:
+            self._embedder.rest(minutes * MINUTE_SECONDS)
+        # at every look: it may have been loading when the embedder was let go, or been loaded since
+        if self._embedder.rests:
+            self._reranker.rest(lambda: self._embedder.rests)

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 
 from wikid_daemon import log
 from wikid_daemon.metrics import Meter
+from wikid_daemon.models.resting import is_at_rest
 from wikid_protocol.records import ModelRecord, StatusReport
 
 UNWELL: Final = frozenset({"unavailable", "blocked", "failed"})
-IN_USE: Final = ("ready", "failed", "loading")
+IN_USE: Final = ("ready", "failed", "loading", "resting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +85,5 @@ def _condition(report: StatusReport) -> Literal["ok", "degraded"]:
 
 def _state(models: Iterable[ModelRecord]) -> str:
     """The state of the one that is in use, if one is."""
-    return next((each.state for each in models if each.state in IN_USE), "absent")
+    states = ("resting" if is_at_rest(each) else each.state for each in models)
+    return next((state for state in states if state in IN_USE), "absent")

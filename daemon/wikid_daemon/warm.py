@@ -20,10 +20,12 @@ from wikid_daemon.models.catalogue import ALIASES, CATALOGUE, DEFAULT_MODEL, cat
 from wikid_daemon.models.failures import ModelUnusable
 from wikid_daemon.models.location import ModelFolder, hub_models, list_models, locate, models_folder, places
 from wikid_daemon.models.mending import Mending
+from wikid_daemon.models.resting import AT_REST
 from wikid_daemon.searching import Absence
 from wikid_protocol.records import ModelRecord
 
 BUILD_REMEDY: Final = "wikid models build"
+LIST_REMEDY: Final = "wikid models list"
 VARIABLE: Final = "WIKID_EMBED_MODEL"
 LOW_POWER_VARIABLE: Final = "WIKID_LOW_POWER"
 
@@ -101,6 +103,9 @@ class WarmEmbedder:
             return _Held("failed", None, folder, f"The model cannot be read ({type(problem).__name__}).")
         except ModelUnusable as problem:
             return _Held("failed", None, folder, problem.reason, problem.hint)
+        except Exception as problem:  # else it would be loading for ever; told with its kind
+            log.exception("model_not_loaded")
+            return _Held("failed", None, folder, f"The model does not load ({type(problem).__name__}).", LIST_REMEDY)
 
     def rest(self, unused_seconds: float) -> bool:
         """Let the model go from memory, where nothing was embedded for so long; whether that was done. It comes back
@@ -114,6 +119,11 @@ class WarmEmbedder:
         give_back()
         log.info("model_rests")
         return True
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has been let go from memory, and nobody has wanted it since."""
+        return self._held.state == "resting"
 
     def want(self) -> None:
         """Have a resting model loaded again, without making anybody wait."""
@@ -238,7 +248,7 @@ class WarmEmbedder:
 
     def _told(self, held: _Held) -> tuple[str, str, str]:
         if held.state == "resting":
-            return "built", "not in memory, because nobody used it; the next recall loads it again", ""
+            return "built", f"{AT_REST}, because nobody used it; the next recall loads it again", ""
         if held.state == "ready" and self.lane.saves_power():
             forced = self._environment.get(LOW_POWER_VARIABLE)
             remedy = "start wikid without --low-power" if forced else "wikid config set lowPower off"
@@ -247,6 +257,8 @@ class WarmEmbedder:
 
     def _condition(self, name: str, folder: ModelFolder | None, held: _Held) -> tuple[str, str, str]:
         """State, reason and remedy of the model of that name, as a record tells them."""
+        if held.state == "loading" and held.folder is None and name == catalogue_name(self.wanted):
+            return "loading", "", ""  # it is being looked for
         if folder is not None:
             in_use = held.folder is not None and held.folder.path == folder.path
             return self._told(held) if in_use else ("built", "", "")
@@ -254,8 +266,6 @@ class WarmEmbedder:
             return held.state, held.reason, held.remedy
         if hub_cache.snapshot(self._environment, name) is not None:
             return "built", "", ""
-        if held.state == "loading":
-            return "absent", "", ""
         remedy = _not_there(name)[1]
         return "absent", f"not {'built' if name in CATALOGUE else 'there'}; run: {remedy}", remedy
 
@@ -274,4 +284,4 @@ def _not_there(wanted: str) -> tuple[str, str]:
         return f"the embedding model {name} has not been built", f"{BUILD_REMEDY} {name}"
     if hub_cache.is_hub_name(name):
         return f"the embedding model {name} has not been fetched", f"wikid models pull {name}"
-    return f"there is no embedding model {name}", "wikid models list"
+    return f"there is no embedding model {name}", LIST_REMEDY

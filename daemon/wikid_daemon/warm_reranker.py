@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -19,6 +19,7 @@ from wikid_daemon.memory import give_back
 from wikid_daemon.models.failures import ModelUnusable
 from wikid_daemon.models.location import ModelFolder, locate, locate_reranker, places
 from wikid_daemon.models.mending import Mending
+from wikid_daemon.models.resting import AT_REST
 from wikid_daemon.reranking import Reranker
 from wikid_daemon.searching import Absence
 from wikid_protocol.records import ModelRecord
@@ -97,13 +98,18 @@ class WarmReranker:
             return _Held("failed", None, folder, f"The reranker cannot be read ({type(problem).__name__}).")
         except ModelUnusable as problem:
             return _Held("failed", None, folder, problem.reason, problem.hint)
+        except Exception as problem:  # else it would be loading for ever; told with its kind
+            log.exception("reranker_not_loaded")
+            reason = f"The reranker does not load ({type(problem).__name__})."
+            return _Held("failed", None, folder, reason, "wikid models list")
 
-    def rest(self) -> None:
-        """Let the model go from memory; `start` brings it back, with the embedder, without which nothing is judged."""
+    def rest(self, still: Callable[[], bool]) -> None:
+        """Let the model go from memory; `start` brings it back, with the embedder, without which nothing is judged.
+        `still` says whether the embedder rests, and is asked when no `start` can be under way."""
         with self._loading:
-            if self._held.state != "ready":
+            if self._held.state != "ready" or not still():
                 return
-            self._held = _Held("resting", None, self._held.folder, "not in memory; it comes back with the embedder")
+            self._held = _Held("resting", None, self._held.folder, f"{AT_REST}; it comes back with the embedder")
         give_back()
 
     def switch(self, name: str, folder: ModelFolder, reranker: CrossEncoder) -> None:

@@ -1,11 +1,14 @@
 """Java's archive: made once, used at the next start, made anew for another Java, and never in the way."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from builders import until
+from wikid_daemon.archiving import Archiving
 from wikid_daemon.index import jvm, jvm_archive
 
 SEARCH = """
@@ -73,12 +76,12 @@ def test_one_of_another_java_is_made_anew_and_the_old_one_goes(tmp_path: Path, m
     for name in ("lucene-0123456789abcdef.aot", "pyjnius-0123456789abcdef.jar"):
         (folder / name).write_bytes(b"of another Java")
 
-    def recorded(command: list[str], _folder: Path) -> None:
+    def recorded(_self: object, command: list[str], _folder: Path) -> None:
         for argument in command:
             if argument.startswith("-XX:AOTCache="):
                 Path(argument.removeprefix("-XX:AOTCache=")).write_bytes(b"archive")
 
-    monkeypatch.setattr(jvm_archive, "_run", recorded)
+    monkeypatch.setattr(jvm_archive.Children, "run", recorded)
     assert jvm_archive.make(tmp_path)
     assert sorted(each.suffix for each in folder.iterdir()) == [".aot", ".jar"]
     assert all("0123456789abcdef" not in each.name for each in folder.iterdir())
@@ -95,3 +98,54 @@ def test_what_java_refuses_to_record_is_told_and_leaves_nothing(
         jvm_archive.make(tmp_path / "cache")
     assert [each.suffix for each in (tmp_path / "cache" / jvm_archive.FOLDER).iterdir()] == [".jar"]
     assert not jvm_archive.use(tmp_path / "cache")
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache below which the archive's first process never ends, and says its id in the file `pid`."""
+    monkeypatch.setattr(jvm, "java_home", lambda: tmp_path)
+    monkeypatch.setattr(jvm, "release", lambda _home: jvm_archive.OLDEST_JAVA)
+    (tmp_path / "release").write_text("JAVA_VERSION=25\n")
+    (tmp_path / "endless.py").write_text(
+        f"import os, pathlib, signal\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(f'{{os.getpid()}}.')\n"
+        "signal.pause()\n"
+    )
+    monkeypatch.setattr(jvm_archive, "RECORDER", "endless")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "cache"
+
+
+def begun(cache: Path) -> int:
+    """The id of the process, once it runs."""
+    file = cache.parent / "pid"
+    return int(until(lambda: file.exists() and (said := file.read_text()).endswith(".") and said, "it runs")[:-1])
+
+
+def test_a_stop_ends_the_making_at_once_and_leaves_nothing(endless: Path) -> None:
+    archiving = Archiving(endless, after=0.0)
+    archiving.start()
+    pid = begun(endless)
+    archiving.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert [each.suffix for each in (endless / jvm_archive.FOLDER).iterdir()] == [".jar"]
+
+
+def test_a_stop_before_the_making_begins_nothing(endless: Path) -> None:
+    archiving = Archiving(endless)
+    archiving.start()
+    archiving.stop()
+    assert not endless.exists()
+
+
+def test_what_a_making_that_was_cut_short_left_is_removed_once_it_is_old(endless: Path) -> None:
+    folder = endless / jvm_archive.FOLDER
+    for name in ("staging-old", "staging-young"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "recorded").touch()
+    os.utime(folder / "staging-old", (1, 1))
+    archiving = Archiving(endless, after=0.0)
+    archiving.start()
+    begun(endless)
+    archiving.stop()
+    assert {each.name for each in folder.glob("staging-*")} == {"staging-young"}

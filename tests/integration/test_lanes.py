@@ -448,6 +448,32 @@ class FakeQuestion:
     """Of no matter here."""
 
 
+def test_a_reranker_that_came_too_late_follows_the_embedder_to_rest(
+    warm: Warm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idling, "MINUTE_SECONDS", 0.0)
+    warm.idling(1).look()
+    warm.reranker.load()
+    assert warm.reranker.record().state == "ready"
+    warm.idling(1).look()
+    assert (warm.state(), warm.reranker.record().state) == ("built", "built")
+
+
+def test_a_reranker_is_not_put_to_rest_once_the_embedder_is_back(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idling, "MINUTE_SECONDS", 0.0)
+    rest = warm.embedder.rest
+
+    def and_back(seconds: float) -> bool:
+        """Somebody wants the embedder just as it has been let go."""
+        rested = rest(seconds)
+        warm.embedder.awaken()
+        return rested
+
+    monkeypatch.setattr(warm.embedder, "rest", and_back)
+    warm.idling(1).look()
+    assert (warm.state(), warm.reranker.record().state) == ("ready", "ready")
+
+
 def test_models_in_use_stay(warm: Warm) -> None:
     warm.idling(1).look()
     assert warm.state() == "ready"

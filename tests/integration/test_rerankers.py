@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,14 @@ def test_when_the_time_is_over_the_rest_gets_no_score(late: LateInteraction) -> 
     scores = late.scores(Asked("the cat", rarity), PASSAGES, lambda: 1_000.0 if next(steps) < 1 else 0.0)
     assert all(score is not None for score in scores[:2])
     assert scores[2:] == [None] * (len(PASSAGES) - 2)
+
+
+def test_a_query_that_the_model_refuses_gets_no_scores(late: LateInteraction, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_text: str) -> Any:
+        raise RuntimeError("the library's own kind")
+
+    monkeypatch.setattr(late, "_tokenizer", SimpleNamespace(encode=refuse))
+    assert late.scores(Asked("the cat", rarity), PASSAGES, forever) == [None] * len(PASSAGES)
 
 
 def test_the_cache_drops_what_was_unused_longest_and_stays_within_its_bytes() -> None:

@@ -6,6 +6,7 @@ import shutil
 import weakref
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from wikid_daemon.index.pages import new_page
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import Vectors
 from wikid_daemon.models import mending
-from wikid_daemon.models.location import read_model_folder
+from wikid_daemon.models.location import locate, read_model_folder
 from wikid_daemon.searching import Absence
 from wikid_daemon.warm import WarmEmbedder, opened
 from wikid_daemon.warm_reranker import WarmReranker
@@ -118,6 +119,48 @@ def test_while_a_model_is_loaded_anew_the_old_one_answers_and_a_failure_is_told(
     (own / "whole" / "model.onnx").touch()
     assert warm._mending.look()
     assert warm.current() is not None
+
+
+def test_while_it_is_looked_for_the_model_that_is_asked_for_is_loading(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[tuple[str, str]]] = []
+
+    def looking(*given: Any) -> Any:
+        seen.append([(each.name, each.state) for each in warm.records()])
+        return locate(*given)
+
+    monkeypatch.setattr("wikid_daemon.warm.locate", looking)
+    shutil.copytree(own / "whole", own / "cache" / "models" / "whole")
+    for name, model in (("multilingual", "multilingual-e5-small"), ("whole", "whole")):
+        warm = embedder(own, name, Ready())
+        warm.load()
+        assert dict(seen.pop())[model] == "loading"
+
+
+@pytest.mark.parametrize("kind", ["embedder", "reranker"])
+def test_a_failure_that_nobody_foresaw_is_told_and_is_not_loading_for_ever(
+    kind: str, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("wikid_daemon.warm.locate", broken)
+    monkeypatch.setattr("wikid_daemon.warm_reranker.locate", broken)
+    warm = embedder(own, "whole", Ready()) if kind == "embedder" else reranker(own, None, "whole")
+    warm.load()
+    record = warm.records()[0] if isinstance(warm, WarmEmbedder) else warm.record()
+    assert (record.state, "ZeroDivisionError" in record.reason, bool(record.remedy)) == ("failed", True, True)
+
+
+def test_a_model_of_nobodys_home_fails_with_a_remedy(own: Path) -> None:
+    warm = embedder(own, "~nosuchuser/m", Ready())
+    warm.load()
+    (record,) = warm.records()
+    assert (record.state, "embedModel" in record.remedy) == ("failed", True)
+    judge = reranker(own, "~nosuchuser/m", "whole")
+    judge.load()
+    assert judge.record().state == "failed"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from wikid_daemon.checkup import Checkup, existing, room
 from wikid_daemon.core.languages import language, languages
 from wikid_daemon.doctor import model_findings
 from wikid_daemon.event_logs import EventLogs
+from wikid_daemon.models.resting import AT_REST
 from wikid_daemon.vault.event_lock import EventLock
 from wikid_daemon.vault.vault import Vault
 from wikid_protocol import __version__
@@ -118,6 +119,11 @@ def test_settings_registry_and_models_are_read_without_a_daemon(own: Folders, tm
     built.mkdir(parents=True)
     (built / "wikid-model.json").touch()
     assert kinds(checks.on_disk(own, {})) == []
+    (built / "wikid-model.json").unlink()
+    for chosen, remedies in (("multilingual", ["wikid models build multilingual"]), ("maker/fine", []), ("/own/m", [])):
+        (own.config / "config.toml").write_text(f'embedModel = "{chosen}"')
+        assert [each.remedy for each in checks.on_disk(own, {})] == remedies
+    (built / "wikid-model.json").touch()
     (own.config / "config.toml").write_text("retrievalMode = ")
     there = {"name": "there", "path": str(tmp_path), "vault_id": "1"}
     gone = {"name": "my gone", "path": str(tmp_path / "gone"), "vault_id": "2"}
@@ -182,12 +188,29 @@ def model(state: str, purpose: Any = "embedder", **changes: str) -> r.ModelRecor
         ((model("ready"), model("absent", name="other"), model("absent", "reranker")), ["reranker_absent"]),
         ((model("failed", reason="damaged"),), ["model_failed"]),
         ((model("built"),), ["model_not_chosen"]),
+        ((model("built", reason=f"{AT_REST}, because nobody used it"),), []),
     ],
 )
 def test_models_that_cannot_be_used_are_told(
     models: tuple[r.ModelRecord, ...], found: list[str], tmp_path: Path
 ) -> None:
     assert kinds(model_findings(models, tmp_path)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy", "fix"),
+    [
+        ("all-minilm-l6-v2", "wikid models build", True),
+        ("multilingual-e5-small", "wikid models build multilingual-e5-small", True),
+        ("maker/fine", "wikid models pull maker/fine", False),
+        ("fine", "wikid models list", False),
+    ],
+)
+def test_what_is_absent_is_brought_by_its_own_remedy(name: str, remedy: str, fix: bool, tmp_path: Path) -> None:
+    (found,) = model_findings((model("absent", name=name, remedy=remedy),), tmp_path)
+    assert (found.kind, found.remedy, found.fix) == ("model_absent", remedy, fix)
+    (found,) = model_findings((model("absent", name=name, remedy=remedy), model("built", name="other")), tmp_path)
+    assert (found.kind, remedy in found.remedy) == ("model_not_chosen", True)
 
 
 def test_a_build_that_was_never_finished_is_told_once_it_is_old(tmp_path: Path) -> None:
@@ -280,6 +303,27 @@ def test_what_the_index_knows_of_itself(state: dict[str, Any], found: list[str],
     assert all(each.remedy for each in findings if each.severity != "info")
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("temporarily_unavailable", "permission_denied", "input_output_error", "read_only", "cannot_be_opened"),
+        *("vanished", "LexicalIndexBusy", "BusyError", "OSError"),
+    ],
+)
+def test_what_passes_without_a_new_index_builds_none(reason: str, tmp_path: Path, look: Look) -> None:
+    (found,) = look(Looked(tmp_path, state="failed", reason=reason))
+    assert (found.kind, found.severity, found.fix) == ("index_interrupted", "error", False)
+    assert "reindex" not in found.remedy
+    assert found.remedy
+
+
+@pytest.mark.parametrize("reason", ["LexicalIndexDamaged", "catalog_damaged"])
+def test_a_damaged_index_is_built_anew_and_keeps_its_vectors(reason: str, tmp_path: Path, look: Look) -> None:
+    (found,) = look(Looked(tmp_path, state="failed", reason=reason))
+    assert (found.kind, found.fix, found.vault_id) == ("index_damaged", True, "id")
+    assert "wikid reindex --vault 'my notes' --scope all --components lexical --force" in found.remedy
+
+
 def test_a_watch_limit_comes_with_the_line_that_raises_it(tmp_path: Path, look: Look) -> None:
     reason = "the system's limit for watched folders is reached; raise the limit with: sudo sysctl x=1"
     (found,) = look(Looked(tmp_path, watch=SimpleNamespace(mode="polling", reason=reason)))
@@ -361,7 +405,9 @@ def daemon(monkeypatch: pytest.MonkeyPatch, own: Folders, tmp_path: Path) -> Ite
 
 
 ABSENT = r.DoctorFinding(severity="warning", kind="model_absent", message="no model", remedy="build it", fix=True)
-DAMAGED = r.DoctorFinding(severity="error", kind="index_damaged", message="broken", fix=True, vault="notes")
+DAMAGED = r.DoctorFinding(
+    severity="error", kind="index_damaged", message="broken", fix=True, vault="notes", vault_id="id-1"
+)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -441,7 +487,23 @@ def test_fix_does_what_is_safe_and_says_so(daemon: FakeDaemon, capsys: pytest.Ca
         "index_damaged": (False, "notes", "not now; later"),
     }
     (sent,) = (params for name, params in daemon.calls if name == "index/reindex")
-    assert (sent["vault"], sent["scope"], sent["force"]) == ("notes", "all", True)
+    assert (sent["vault"], sent["scope"], sent["force"]) == ("id-1", "all", True)
+    assert sent["components"] == ["lexical"]
+
+
+@pytest.mark.parametrize(
+    ("remedy", "built"),
+    [("wikid models build", "all-minilm-l6-v2"), ("wikid models build multilingual-e5-small", "multilingual-e5-small")],
+)
+def test_fix_builds_the_model_that_is_asked_for(
+    remedy: str, built: str, daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.answers |= {
+        "doctor": r.DoctorReport(findings=(replace(ABSENT, remedy=remedy),)),
+        "models/build": r.ModelRecord(name=built, purpose="embedder", state="ready"),
+    }
+    run(capsys, "--fix")
+    assert [params["name"] for name, params in daemon.calls if name == "models/build"] == [built]
 
 
 def test_without_fix_nothing_is_touched(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from wikid_daemon import app, log
 from wikid_daemon.calls import CallContext
 from wikid_daemon.exposition import Live, exposition
 from wikid_daemon.metrics import BUCKETS, LONG_SLOW_SECONDS, SLOW_SECONDS, Meter, slow_after
+from wikid_daemon.models.resting import AT_REST
 from wikid_daemon.monitoring import Monitoring, Openings
 from wikid_daemon.transport.session import Session, Switchboard
 from wikid_protocol import records as r
@@ -194,6 +195,8 @@ def test_health_is_well_or_not_at_one_look() -> None:
         "models": {"embedder": "ready", "reranker": "absent"},
     }
     assert health(report(vault(state="indexing")))["status"] == "ok"
+    at_rest = dataclasses.replace(model("embedder", "built"), reason=f"{AT_REST}, because nobody used it")
+    assert health(report(models=(at_rest,)))["models"] == {"embedder": "resting", "reranker": "absent"}
     assert health(report(vault(), vault(state="unavailable")))["status"] == "degraded"
     assert health(report(models=(model("reranker", "failed"),)))["status"] == "degraded"
     damaged = (r.Diagnostic(kind="registry_damaged", message="x"),)

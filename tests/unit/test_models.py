@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ import pytest
 import tiny_model as tiny
 from wikid_daemon.models import build as building
 from wikid_daemon.models import fetch as fetching
-from wikid_daemon.models import hub
+from wikid_daemon.models import hub, hub_child
 from wikid_daemon.models.bert_graph import BertConfig, UnsupportedArchitecture, bert_graph
 from wikid_daemon.models.catalogue import ALIASES, CATALOGUE, DEFAULT_MODEL, catalogue_name
 from wikid_daemon.models.failures import BuildFailure, ModelBuildFailed, ModelUnusable
@@ -386,6 +387,34 @@ class TestLocation:
         with pytest.raises(ModelUnusable):
             locate({}, cache, "../models/tiny")
 
+    @pytest.mark.parametrize("name", ["~nosuchuser/m", "a\0b"])
+    def test_a_name_that_no_file_can_have_is_told_with_a_remedy(self, name: str, cache: Path) -> None:
+        with pytest.raises(ModelUnusable) as refused:
+            locate({}, cache, name)
+        assert "embedModel" in refused.value.hint
+
+    def test_a_folder_of_nobodys_home_holds_no_model(self, cache: Path) -> None:
+        assert locate({"WIKID_MODEL_DIR": "~nosuchuser/m", "HF_HOME": "~nosuchuser/h"}, cache, "maker/fine") is None
+
+    @pytest.mark.parametrize(
+        "change", [{"files": []}, {"files": {"model.onnx": []}}, {"name": 3}, {"dims": "many"}, {"max_tokens": None}]
+    )
+    def test_settings_of_another_shape_are_told_and_hide_no_other_model(
+        self, change: dict[str, object], built: ModelFolder, cache: Path
+    ) -> None:
+        shutil.copytree(built.path, built.path.parent / "broken")
+        settings = built.path.parent / "broken" / "wikid-model.json"
+        settings.write_text(json.dumps({**json.loads(settings.read_text()), **change}))
+        with pytest.raises(ModelUnusable, match=r"broken.* cannot be read"):
+            read_model_folder(settings.parent)
+        assert list_models(cache) == [built]
+
+    def test_a_number_beyond_all_bounds_is_told(self, built: ModelFolder, tmp_path: Path) -> None:
+        own = self.foreign(built, tmp_path / "own")
+        (own / "config.json").write_text('{"hidden_size": 1e999}')
+        with pytest.raises(ModelUnusable, match="cannot be read"):
+            read_model_folder(own)
+
     def test_identity_follows_graph_tokenizer_and_settings(self, built: ModelFolder, tmp_path: Path) -> None:
         plain = read_model_folder(self.foreign(built, tmp_path / "a" / "m"))
         moved = read_model_folder(self.foreign(built, tmp_path / "b" / "m"))
@@ -608,6 +637,39 @@ class TestNeededFiles:
 
     def test_a_model_without_a_graph_is_not_fetched_at_all(self) -> None:
         assert needed({"pytorch_model.bin": 1, "tokenizer.json": 2}) == {}
+
+
+class TestFetching:
+    """The library's child, over a stand-in for the library."""
+
+    SHA = "0123456789abcdef0123456789abcdef01234567"
+
+    def fetched(self, monkeypatch: pytest.MonkeyPatch, cache: Path, *, cut_short: bool = False) -> list[str | None]:
+        """Of which revision what was asked for, in order."""
+        revisions: list[str | None] = []
+
+        def download(_name: str, *, revision: str | None = None, **_more: object) -> None:
+            revisions.append(revision)
+            if cut_short:
+                raise OSError("cut short")
+
+        files = [SimpleNamespace(rfilename=name, size=1) for name in ("model.onnx", "config.json")]
+        info = SimpleNamespace(siblings=files, sha=self.SHA)
+        monkeypatch.setattr(hub_child, "HfApi", lambda: SimpleNamespace(model_info=lambda *_, **__: info))
+        monkeypatch.setattr(hub_child, "snapshot_download", download)
+        with contextlib.suppress(OSError):
+            hub_child.fetch("maker/fine", cache)
+        return revisions
+
+    def test_what_main_names_changes_once_all_of_it_is_there(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        assert self.fetched(monkeypatch, tmp_path) == [self.SHA, None]
+
+    def test_a_fetch_that_is_cut_short_leaves_main_as_it_was(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        assert self.fetched(monkeypatch, tmp_path, cut_short=True) == [self.SHA]
 
 
 class TestMending:

@@ -73,9 +73,11 @@ def on_disk(folders: Folders, env: Mapping[str, str]) -> Iterator[DoctorFinding]
     yield from _settings(folders.config / "config.toml")
     yield from _registry(folders.config / "vaults.json")
     built, elsewhere = folders.cache / _MODELS, env.get("WIKID_EMBED_MODEL") or env.get("WIKID_MODEL_DIR")
-    if not elsewhere and not any(built.glob("[!.]*/wikid-model.json")):
+    chosen = _chosen_model(folders.config / "config.toml")
+    # one with a slash is a folder of the user's own, or in the cache of the hub
+    if not elsewhere and "/" not in chosen and not any(built.glob("[!.]*/wikid-model.json")):
         message = "no embedding model has been built: notes are found by their words alone"
-        yield _finding("warning", "model_absent", message, "wikid models build", fix=True)
+        yield _finding("warning", "model_absent", message, f"wikid models build {chosen}".rstrip(), fix=True)
     yield from _room(folders)
     yield from _writable(folders.state)
 
@@ -92,6 +94,15 @@ def service(env: Mapping[str, str], platform: str = sys.platform) -> Iterator[Do
 
 def _finding(severity: Severity, kind: str, message: str, remedy: str = "", *, fix: bool = False) -> DoctorFinding:
     return DoctorFinding(severity=severity, kind=kind, message=message, remedy=remedy, fix=fix)
+
+
+def _chosen_model(path: Path) -> str:
+    """The model that the settings ask for; empty where they leave that to wikid, or cannot be read."""
+    try:
+        chosen = tomllib.loads(_text(path)).get("embedModel")
+    except (OSError, ValueError):
+        return ""
+    return chosen if isinstance(chosen, str) else ""
 
 
 def _settings(path: Path) -> Iterator[DoctorFinding]:

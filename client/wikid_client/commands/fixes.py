@@ -18,6 +18,8 @@ from wikid_client.transport import try_connect
 from wikid_protocol.doctor import DoctorFinding, DoctorFix
 from wikid_protocol.errors import DaemonFailed, DaemonNotRunning, WikidError
 
+BUILD: Final = "wikid models build"  # a remedy that begins so may name the model
+
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
@@ -30,7 +32,7 @@ class Repairer:
 
     def repaired(self, findings: Iterable[DoctorFinding]) -> Iterator[DoctorFix]:
         """Everything that may be put right, the endpoint first, each once for a vault. Never raises."""
-        wanted = {(each.kind, each.vault): each for each in findings if each.fix and each.kind in _REPAIRS}
+        wanted = {(each.kind, _vault(each)): each for each in findings if each.fix and each.kind in _REPAIRS}
         for kind, repair in _REPAIRS.items():
             for finding in [each for (found, _), each in wanted.items() if found == kind]:
                 try:
@@ -62,16 +64,20 @@ class Repairer:
         with self._client() as client:
             return f"the daemon was started again, as wikid {client.ping().version}"
 
-    def build_model(self, _finding: DoctorFinding) -> str:
+    def build_model(self, finding: DoctorFinding) -> str:
+        chosen = finding.remedy.removeprefix(BUILD).split() if finding.remedy.startswith(BUILD) else []
         with self._client() as client, shown(self.console, "Building the model") as progress:
-            built = client.models_build(progress=progress)
+            built = client.models_build(*chosen[:1], progress=progress)
         if built.state == "failed":
             raise DaemonFailed(f"{built.name} does not load: {built.reason}", hint="wikid models list")
         return f"the model {built.name} is built"
 
     def reindex(self, finding: DoctorFinding) -> str:
         with self._client() as client, shown(self.console, "Building the index anew") as progress:
-            found = client.reindex(scope="all", force=True, vault=finding.vault, progress=progress)
+            # vectors are kept by the texts they were made of, and nothing says that those are damaged
+            found = client.reindex(
+                scope="all", components=("lexical",), force=True, vault=_vault(finding), progress=progress
+            )
         for error in (each for report in found.vaults for each in report.errors):
             raise DaemonFailed(error.message, hint=error.remedy)
         return "its index was built anew"
@@ -89,6 +95,10 @@ _REPAIRS: Final[dict[str, Callable[[Repairer, DoctorFinding], str]]] = {
     "model_absent": Repairer.build_model,
     "index_damaged": Repairer.reindex,
 }
+
+
+def _vault(finding: DoctorFinding) -> str | None:
+    return finding.vault_id or finding.vault
 
 
 def _why(error: WikidError | OSError) -> str:

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import zipfile
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,6 +28,8 @@ FOLDER: Final = "java"
 OLDEST_JAVA: Final = 25  # 24 needs other steps
 RECORDER: Final = "wikid_daemon.index.jvm_recording"
 RECORD_SECONDS: Final = 120.0
+STAGING_PREFIX: Final = "staging-"
+ABANDONED_SECONDS: Final = 3_600.0
 FREE_BYTES: Final = 300_000_000  # an archive has 25 MB, its making takes twice that
 # what Java has to say about an archive is not for the person who runs wikid
 _QUIET: Final = ("-Xlog:aot=off", "-Xlog:cds=off")
@@ -63,9 +67,54 @@ def use(cache: Path) -> bool:
     return True
 
 
-def make(cache: Path) -> bool:
+class Children:
+    """The processes that make an archive, one after the other. Any thread may end them."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._current: subprocess.Popen[bytes] | None = None
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def run(self, command: list[str], folder: Path) -> None:
+        """Run it to its end. NotArchived, SubprocessError, OSError."""
+        with self._guard:
+            if self._ended:
+                raise NotArchived("wikid stops")
+            child = self._current = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+        try:
+            code = child.wait(RECORD_SECONDS)
+        finally:
+            with self._guard:
+                self._current = None
+            if child.returncode is None:
+                child.kill()
+                child.wait()
+        if code:
+            raise NotArchived(f"{Path(command[0]).name} left with exit code {code}")
+
+    def end(self) -> None:
+        """End the one that runs, and let no other begin. Waits for nothing."""
+        with self._guard:
+            self._ended = True
+            if self._current is not None:
+                self._current.kill()
+
+
+def make(cache: Path, children: Children | None = None) -> bool:
     """Make the archive, unless it is there, in two processes of their own: about 4 s of processor time and 60 MB of
     disk. False where this Java can have none. NotArchived."""
+    children = children or Children()
     place = _place(cache)
     if place is None:
         return False
@@ -73,10 +122,11 @@ def make(cache: Path) -> bool:
         return True
     try:
         place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_abandoned(place.folder)
         if shutil.disk_usage(place.folder).free < FREE_BYTES:
             raise NotArchived("the disk is nearly full")
-        with tempfile.TemporaryDirectory(prefix="staging-", dir=place.folder) as staging:
-            _make(place, Path(staging))
+        with tempfile.TemporaryDirectory(prefix=STAGING_PREFIX, dir=place.folder) as staging:
+            _make(place, Path(staging), children)
     except OSError as problem:
         raise NotArchived(problem.strerror or type(problem).__name__) from problem
     except subprocess.SubprocessError as problem:
@@ -85,13 +135,13 @@ def make(cache: Path) -> bool:
     return True
 
 
-def _make(place: _Place, staging: Path) -> None:
+def _make(place: _Place, staging: Path, children: Children) -> None:
     recorded, archive, classes = staging / "recorded", staging / "archive", place.classes
     # the machine refuses an archive whose class path differs from its own, so this one comes into its place first
     _pack_classes(staging / _CLASSES)
     (staging / _CLASSES).replace(classes)
-    _run([sys.executable, "-P", "-m", RECORDER, str(staging / "index"), str(classes), str(recorded)], staging)
-    _run(
+    children.run([sys.executable, "-P", "-m", RECORDER, str(staging / "index"), str(classes), str(recorded)], staging)
+    children.run(
         [
             str(place.home / "bin" / "java"),
             *jvm.options(place.home),
@@ -105,19 +155,11 @@ def _make(place: _Place, staging: Path) -> None:
     archive.replace(place.archive)
 
 
-def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=RECORD_SECONDS,
-        check=False,
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
-    if done.returncode:
-        raise NotArchived(f"{Path(command[0]).name} left with exit code {done.returncode}")
+def _remove_abandoned(folder: Path) -> None:
+    """What a making that was cut short has left; a younger one may belong to another daemon."""
+    for left in folder.glob(f"{STAGING_PREFIX}*"):
+        if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _pack_classes(path: Path) -> None:

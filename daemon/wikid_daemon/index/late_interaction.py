@@ -84,7 +84,10 @@ class LateInteraction:
     def scores(self, asked: Asked, passages: Sequence[Passage], left_ms: Callable[[], float]) -> list[float | None]:
         """One score a passage, in order, until the time is over; None for those after it and for what is refused.
         `left_ms` is asked on the way too: passes end where nothing is left."""
-        query, weights = self._query(asked)
+        try:
+            query, weights = self._query(asked)
+        except Exception:  # noqa: BLE001 - what the model refuses, in whatever private type, is judged by the first look
+            return [None] * len(passages)
         found: list[Codes | None] = []
         passes, slowest = Passes(), 0.0
         for start in range(0, len(passages), self._at_once):

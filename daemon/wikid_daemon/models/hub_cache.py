@@ -7,6 +7,7 @@ where each file is named by its own hash: SHA-256 for large files, that of a Git
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,11 +35,16 @@ def hub_cache(env: Mapping[str, str]) -> Path:
     """Where the hub's tools keep models for this user."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if given := env.get(variable):
-            return Path(given).expanduser()
+            return _expanded(given)
     if given := env.get("HF_HOME"):
-        return Path(given).expanduser() / "hub"
+        return _expanded(given) / "hub"
     caches = env.get("XDG_CACHE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".cache")
-    return Path(caches).expanduser() / "huggingface" / "hub"
+    return _expanded(caches) / "huggingface" / "hub"
+
+
+def _expanded(given: str) -> Path:
+    """As the hub's own tools do it: the home of nobody stays as it is written."""
+    return Path(os.path.expanduser(given))
 
 
 def snapshot(env: Mapping[str, str], name: str) -> Path | None:

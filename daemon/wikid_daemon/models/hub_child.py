@@ -62,6 +62,9 @@ def fetch(name: str, cache: Path) -> str | None:
     watch = threading.Thread(target=_tell_share, args=(name, blobs, whole, done), daemon=True)
     watch.start()
     try:
+        # what `main` names is changed before anything is fetched of it: until all of the new one is there, the old one
+        # has to be found
+        snapshot_download(name, revision=info.sha, cache_dir=cache, allow_patterns=list(wanted))
         snapshot_download(name, cache_dir=cache, allow_patterns=list(wanted))
     finally:
         done.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ MODELS_FOLDER = "models"
 GRAPH_PLACES = ("onnx/model_quantized.onnx", "onnx/model.onnx", "model.onnx")
 SIDECARS = ("_data*", ".data*")
 LFS_POINTER = b"version https://git-lfs"
+_KINDS = {"name": str, "dims": int, "max_tokens": int, "query_prefix": str, "passage_prefix": str, "files": dict}
+_CHECK_NAME = "Write the full path, or check embedModel, rerankModel and the variables that stand for them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def find(wanted: str, env: Mapping[str, str], cache: Path) -> ModelFolder | None
 
 def places(wanted: str, env: Mapping[str, str], cache: Path) -> Iterator[Path]:
     """Where a model of that name would lie, the first first. ModelUnusable for what is no name."""
-    path = Path(wanted).expanduser()
+    path = _given_path(wanted)
     if path.is_absolute():
         yield path
         return
@@ -132,7 +135,7 @@ def places(wanted: str, env: Mapping[str, str], cache: Path) -> Iterator[Path]:
     names = dict.fromkeys((wanted, catalogue_name(wanted)))
     roots = [models_folder(cache)]
     if extra := env.get("WIKID_MODEL_DIR"):
-        roots.insert(0, Path(extra).expanduser())
+        roots.insert(0, Path(os.path.expanduser(extra)))  # which leaves the home of nobody as it is
     for name in names:
         yield from (root / name for root in roots)
     if (cached := hub_cache.snapshot(env, wanted)) is not None:
@@ -140,7 +143,17 @@ def places(wanted: str, env: Mapping[str, str], cache: Path) -> Iterator[Path]:
 
 
 def _is_meant(place: Path, wanted: str) -> bool:
-    return place.is_dir() or Path(wanted).expanduser().is_absolute()
+    return place.is_dir() or _given_path(wanted).is_absolute()
+
+
+def _given_path(wanted: str) -> Path:
+    if "\0" in wanted:
+        raise ModelUnusable("The name of the model has a character that no file's name can have.", _CHECK_NAME)
+    try:
+        return Path(wanted).expanduser()
+    except RuntimeError as problem:
+        reason = f"The model {wanted!r} lies in the home of a user who is not there."
+        raise ModelUnusable(reason, _CHECK_NAME) from problem
 
 
 def hub_models(env: Mapping[str, str]) -> list[str]:
@@ -158,7 +171,8 @@ def read_model_folder(path: Path) -> ModelFolder:
         if (path / SETTINGS_FILE).is_file():
             return _read_built(path)
         return _read_foreign(path, name)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    # a file of whatever shape may lie there
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         reason = f"The model folder {path} cannot be read ({type(error).__name__}: {error})."
         raise ModelUnusable(reason, _remedy(path, name)) from error
 
@@ -205,6 +219,9 @@ def _read_built(path: Path) -> ModelFolder:
     raw = read_object(path / SETTINGS_FILE, SETTINGS_FILE)
     if raw["format"] != SETTINGS_FORMAT:
         raise ValueError(f"settings format {raw['format']}, expected {SETTINGS_FORMAT}")
+    for key, kind in _KINDS.items():
+        if not isinstance(raw[key], kind):
+            raise TypeError(f"{key} in {SETTINGS_FILE} is {type(raw[key]).__name__}, not {kind.__name__}")
     files = tuple(ModelFile(name, entry["sha256"], entry["size"]) for name, entry in sorted(raw["files"].items()))
     for file in files:
         if (path / file.path).stat().st_size != file.size:
