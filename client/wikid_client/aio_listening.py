@@ -11,7 +11,7 @@ from typing import Final, Self
 from wikid_client.aio_connection import Connection, Message, bounded
 from wikid_client.caller import answer_of
 from wikid_client.listening import Change, change_in, may_subscribe_again
-from wikid_client.transport import ConnectionLost
+from wikid_client.transport import ConnectionLost, TooSlow
 from wikid_protocol.errors import DaemonNotRunning, RequestRefused, WikidError
 from wikid_protocol.subscriptions import EventKind, IndexChanged, Subscribed
 
@@ -107,7 +107,7 @@ class AsyncSubscription:
             except RequestRefused as error:
                 if not may_subscribe_again(error):
                     raise
-            except (ConnectionLost, DaemonNotRunning):
+            except (ConnectionLost, DaemonNotRunning, TooSlow):
                 pass
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

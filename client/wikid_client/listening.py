@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from wikid_client.caller import answer_of, given, message_of
-from wikid_client.transport import ConnectionLost, SocketTransport
+from wikid_client.transport import ConnectionLost, SocketTransport, TooSlow
 from wikid_protocol.decode import DecodeError, decode
 from wikid_protocol.errors import DaemonNotRunning, RequestRefused
 from wikid_protocol.messages import request
@@ -21,6 +21,7 @@ CALL_ID: Final = 1  # there is never more than one call on the connection
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_LEAST_PATIENCE: Final = 1.0
 _GLANCE: Final = 0.5  # until a wait looks whether another thread has closed the subscription
 
 
@@ -57,7 +58,7 @@ class Subscription:
 
     def __enter__(self) -> Self:
         with self._turn:
-            self._subscribe(self._transport)
+            self._subscribe(self._transport, self._timeout)
         return self
 
     def __exit__(
@@ -75,7 +76,8 @@ class Subscription:
         return change
 
     def next(self, timeout: float | None = None) -> Change | None:
-        """The next change. None when `timeout` seconds pass first, or the subscription is closed."""
+        """The next change. None when `timeout` seconds pass first, or the subscription is closed. A daemon that is
+        silent when it is subscribed to anew may take a second more."""
         until = None if timeout is None else time.monotonic() + timeout
         with self._turn:
             try:
@@ -99,13 +101,13 @@ class Subscription:
             glance = time.monotonic() + _GLANCE
             try:
                 if not self._open:
-                    self._subscribe(self._transport.sibling(start=False))
+                    self._subscribe(self._transport.sibling(start=False), self._patience(until))
                 line = self._transport.receive_by(glance if until is None else min(glance, until))
             except RequestRefused as refused:
                 if not may_subscribe_again(refused):
                     raise
                 self._open = False
-            except (ConnectionLost, DaemonNotRunning):
+            except (ConnectionLost, DaemonNotRunning, TooSlow):
                 self._open = False
             else:
                 pause = _FIRST_PAUSE
@@ -121,10 +123,14 @@ class Subscription:
                 pause = min(pause * 2, _LONGEST_PAUSE)
         return None
 
-    def _subscribe(self, transport: SocketTransport) -> None:
+    def _patience(self, until: float | None) -> float:
+        """Seconds for subscribing anew to whoever waits `until` then; a daemon that lives needs less than the least."""
+        return self._timeout if until is None else min(self._timeout, max(until - time.monotonic(), _LEAST_PATIENCE))
+
+    def _subscribe(self, transport: SocketTransport, patience: float) -> None:
         self._transport.close()
         self._transport = transport
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + patience
         params: dict[str, Any] = {"vaults": self._vaults, "kinds": self._kinds, "since": self._since}
         try:
             transport.connect(deadline)

@@ -70,7 +70,8 @@ def _ask(connection: Connection, kind: type[T], method: str, params: dict[str, o
     connection.settimeout(max(deadline - time.monotonic(), _POLL_SECONDS))
     answer = b""
     try:
-        connection.sendall(request(method, method, params))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it said before it closed is still there
+            connection.sendall(request(method, method, params))
         while not answer.endswith(b"\n"):
             piece = connection.recv(_CHUNK)
             if not piece:

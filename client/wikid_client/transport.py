@@ -32,6 +32,10 @@ class ConnectionLost(DaemonFailed):
     """The daemon closed the connection before it answered."""
 
 
+class TooSlow(DaemonFailed):
+    """The daemon did not take, or answer, something in the time it had."""
+
+
 class Transport(Protocol):
     """What `Client` needs from a connection; anything that carries lines will do."""
 
@@ -102,6 +106,8 @@ class SocketTransport:
         try:
             connection = self._ready(deadline)
             connection.sendall(line)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # what the daemon said before it closed is still there, and `receive` tells its end
         except TimeoutError:
             raise self._too_slow() from None
         except OSError as error:
@@ -156,7 +162,7 @@ class SocketTransport:
         """Another connection to the same place, for whoever needs one of its own."""
         return SocketTransport(self.path, start=self._start if start is None else start)
 
-    def _too_slow(self) -> DaemonFailed:
+    def _too_slow(self) -> TooSlow:
         self.close()
         return too_slow()
 
@@ -172,9 +178,9 @@ class SocketTransport:
         self._unread.clear()
 
 
-def too_slow() -> DaemonFailed:
+def too_slow() -> TooSlow:
     """What a call ends with whose time is up."""
-    return DaemonFailed("the daemon did not answer in time", hint="allow more with --timeout, or look at: wikid status")
+    return TooSlow("the daemon did not answer in time", hint="allow more with --timeout, or look at: wikid status")
 
 
 def try_connect(path: Path, deadline: float) -> Connection | None:
@@ -196,7 +202,7 @@ if sys.platform != "win32":
                 check_peer(connection, path)
             except TimeoutError:
                 connection.close()
-                raise DaemonFailed(f"the daemon at {path} accepts no connection", hint="wikid restart") from None
+                raise TooSlow(f"the daemon at {path} accepts no connection", hint="wikid restart") from None
             except OSError as error:
                 connection.close()
                 if error.errno in _ABSENT:
@@ -206,7 +212,7 @@ if sys.platform != "win32":
                         f"cannot reach {path}: {error.strerror or error}", hint="check who owns it, or set WIKID_SOCKET"
                     ) from error
                 if time.monotonic() >= deadline:
-                    raise DaemonFailed(f"the daemon at {path} is too busy to accept a connection") from error
+                    raise TooSlow(f"the daemon at {path} is too busy to accept a connection") from error
                 time.sleep(0.005)  # the backlog is full
             except DaemonNotRunning:
                 connection.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from wikid_daemon.addressing import one_vault, writable
 from wikid_daemon.calls import listed_at_most
 from wikid_daemon.core.dates import normalised
 from wikid_daemon.core.events import RESERVED, START, Event, Mark, scan_events
+from wikid_daemon.core.page import Json
 from wikid_daemon.core.period import Period, day_named
 from wikid_daemon.event_logs import EventLogs
 from wikid_daemon.vault.event_log import Lines
@@ -20,11 +21,13 @@ from wikid_daemon.vaults import Vaults
 from wikid_protocol import methods as m
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
+from wikid_protocol.limits import LIMITS
 
 MAX_LIMIT: Final = 1_000
 ANSWER_BYTES: Final = 800_000  # of kinds and details; times and line numbers come on top
 CUT_BYTES: Final = ANSWER_BYTES // 2
 CUT_KIND: Final = 200
+DEEPEST: Final = LIMITS.depth - 4  # of details, which stand in an event in the list of a result in a message
 _CURSOR: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-([0-9]{1,15})-([01])-([01])")
 
 
@@ -80,14 +83,32 @@ def _page(lines: Lines, wanted: Callable[[Event], bool], limit: int) -> tuple[Se
     room, end = ANSWER_BYTES, lines.start
     for found, behind in scan_events(lines.data, lines.start):
         if isinstance(found, Event) and wanted(found):
-            size = len(orjson.dumps((found.kind, found.details)))
-            is_cut = size > CUT_BYTES
+            is_deep = _nests_deeper(found.details, DEEPEST)
+            size = CUT_KIND if is_deep else len(orjson.dumps((found.kind, found.details)))
+            is_cut = is_deep or size > CUT_BYTES
             room -= CUT_KIND if is_cut else size
             if len(shown) == limit or room < 0:
                 return shown, end, True
             shown.append(_record(found, is_cut=is_cut))
         end = behind
     return shown, end, False
+
+
+def _nests_deeper(value: Json, most: int) -> bool:
+    """Whether arrays and objects stand in each other more than `most` deep."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return False
+        level = [inner for each in level for inner in _members(each)]
+    return True
+
+
+def _members(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _record(event: Event, *, is_cut: bool) -> r.EventRecord:

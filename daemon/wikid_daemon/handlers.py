@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -15,6 +16,7 @@ import structlog
 from wikid_daemon import health, index_calls, pages
 from wikid_daemon.calls import CallContext, absolute
 from wikid_daemon.feedback import Feedback
+from wikid_daemon.metrics import LONG_CALLS
 from wikid_daemon.recall import Recaller
 from wikid_daemon.refusals import translated
 from wikid_daemon.settings_files import Effective
@@ -35,7 +37,6 @@ Handler = Callable[[Any, CallContext], Awaitable[object]]
 RECALL_THREADS: Final = 4
 SLOW_THREADS: Final = 8
 LONG_THREADS: Final = 8
-LISTED_DIFFERENCES: Final = 1_000
 
 
 class Handlers:
@@ -89,7 +90,7 @@ class Handlers:
             "index/reindex": self._reindex,
             "index/sync": self._sync,
             "index/verify": self._verify,
-            **{name: self._plain(work) for name, work in plain.items()},
+            **{name: self._plain(name, work) for name, work in plain.items()},
             **talking,
             **{name: self._lengthy(work) for name, work in long.items()},
         }
@@ -108,9 +109,11 @@ class Handlers:
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, translated, work)
 
-    def _plain(self, work: Callable[[Any], object]) -> Handler:
+    def _plain(self, name: str, work: Callable[[Any], object]) -> Handler:
+        pool = self._long if name in LONG_CALLS else self._slow
+
         async def answer(params: object, _context: CallContext) -> object:
-            return await self._in(self._slow, lambda: work(params))
+            return await self._in(pool, lambda: work(params))
 
         return answer
 
@@ -250,8 +253,12 @@ class Handlers:
 
     # -- index ---------------------------------------------------------------------------------------------------------
 
-    async def _sync(self, params: m.SyncParams, _context: CallContext) -> r.SyncedVaults:
-        return await self._in(self._long, lambda: index_calls.sync(params, self._chosen(params.vault, params.cwd)))
+    async def _sync(self, params: m.SyncParams, context: CallContext) -> r.SyncedVaults:
+        until = monotonic() + params.timeout_ms / 1e3  # the wait for a thread is part of it
+        cancelled = context.cancelled.is_set
+        return await self._in(
+            self._long, lambda: index_calls.sync(self._chosen(params.vault, params.cwd), until, cancelled)
+        )
 
     async def _reindex(self, params: m.ReindexParams, context: CallContext) -> r.ReindexReports:
         def work() -> r.ReindexReports:

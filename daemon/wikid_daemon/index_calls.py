@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Final
 
 from wikid_daemon import health
@@ -19,16 +19,15 @@ from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 
 LISTED_DIFFERENCES: Final = 1_000
-LONGEST_WAIT_SECONDS: Final = 1_000_000.0  # a lock takes no endless time
 
 
-def sync(params: m.SyncParams, vaults: Sequence[Applied]) -> r.SyncedVaults:
-    """Return once everything saved before is searchable. RequestRefused, VaultError, TimeoutError."""
+def sync(vaults: Sequence[Applied], until: float, cancelled: Callable[[], bool]) -> r.SyncedVaults:
+    """Return once everything saved before is searchable. RequestRefused, VaultError; TimeoutError where it is not
+    `until` then (`time.monotonic()`), Cancelled."""
     started = perf_counter()
     synced = []
     for applied in vaults:
-        left = params.timeout_ms / 1e3 - (perf_counter() - started)
-        generation = _writer(applied).sync(min(max(left, 0.0), LONGEST_WAIT_SECONDS))
+        generation = _writer(applied).sync(max(until - monotonic(), 0.0), cancelled)
         if applied.indexer.state.state == "unavailable":
             message = f"the folder of {applied.vault.name} is gone, empty or not answering, so nothing new can be found"
             raise RequestRefused("vault_unavailable", message, hint="bring the folder back")

@@ -29,6 +29,7 @@ from wikid_daemon.vault.mirror import Mirror
 from wikid_daemon.vault.reading import VaultReader
 from wikid_daemon.vault.vault import Vault, VaultError
 from wikid_daemon.vault.watcher import EVERYTHING, WatchState
+from wikid_daemon.worker import outcome
 
 SCAN_SECONDS: Final = 60.0
 TROUBLE_SECONDS: Final = 5.0  # until a lost root or a full disk is looked at again
@@ -36,8 +37,7 @@ MARKER_SECONDS: Final = 1.0  # until a scan proves what the watcher has not
 COMMIT_SECONDS: Final = 3.0
 MANIFEST_SECONDS: Final = 60.0
 
-# what passes by itself, or after a rebuild: a full disk, a damaged index, another process
-TROUBLE: Final = (OSError, CatalogError, LexicalIndexDamaged, LexicalIndexBusy)
+TROUBLE: Final = (OSError, CatalogError, LexicalIndexDamaged, LexicalIndexBusy)  # passes by itself, or after a rebuild
 
 T = TypeVar("T")
 
@@ -76,11 +76,11 @@ class Indexer(Noticing):
         super().stop()
         self.reader.close()
 
-    def sync(self, timeout: float) -> int:
+    def sync(self, timeout: float, cancelled: Callable[[], bool] = lambda: False) -> int:
         """Wait until all saved before this is searchable; the generation then. TimeoutError, Cancelled, VaultError."""
         until = time.monotonic() + timeout
         if self.state.last_scan is None:  # the watcher begins with the index, and calls for a look at everything
-            self._ask(lambda: None, soon=True).result(timeout)
+            outcome(self._ask(lambda: None, soon=True), until, cancelled)
             self.watcher.begun.wait(min(until - time.monotonic(), MARKER_SECONDS))
         told = self.watcher.reached(min(until - time.monotonic(), MARKER_SECONDS))
 
@@ -91,7 +91,7 @@ class Indexer(Noticing):
                 self._look()
             return self._opened().generation
 
-        return self._ask(work, soon=True).result(max(until - time.monotonic(), 0.0))
+        return outcome(self._ask(work, soon=True), until, cancelled)
 
     def after_look(self, work: Callable[[Store], T]) -> T:
         """Run `work` on the indexer's own thread, right after a look at everything. Raises what it raises, Cancelled,

@@ -6,6 +6,7 @@ no socket, or answers, or fails in any other way is left alone.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -117,7 +118,8 @@ class Instance:
     def unlink(self) -> None:
         """Remove the socket file if it is still the one this process bound."""
         if self._own and not self.lost():
-            self.endpoint.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # gone meanwhile, or left behind: the next daemon finds it stale
+                self.endpoint.unlink()
         self._bound, self._own = None, False
 
     def release(self) -> None:
@@ -206,8 +208,8 @@ def _identity(path: Path) -> Identity | None:
     """Device, inode and time of making: inode numbers are given out again, often at once."""
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
-        return None
+    except OSError:
+        return None  # or closed to us, or with a file in place of its folder: nobody reaches us by it
     return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISSOCK(found.st_mode) else None
 
 

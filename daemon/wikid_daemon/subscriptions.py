@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
+from weakref import WeakSet
 
 import structlog
 
@@ -152,6 +153,7 @@ class Subscriptions:
         self._look = look
         self._find = find
         self._all: dict[str, Subscription] = {}
+        self._ending: WeakSet[Connection] = WeakSet()  # those whose end will be told here
         self._numbers = itertools.count(1)
         self._thread = ThreadPoolExecutor(1, "subscriptions")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -211,7 +213,9 @@ class Subscriptions:
         if params.since is None:
             added.indexes.update(indexes)
         self._all[added.name] = added
-        connection.at_end(lambda: self._drop(added))
+        if connection not in self._ending:  # once, however often it subscribes
+            self._ending.add(connection)
+            connection.at_end(lambda: self._leave(connection))
         self._begin()
         return r.Subscribed(
             subscription=added.name,
@@ -222,11 +226,13 @@ class Subscriptions:
         found = self._all.get(params.subscription)
         if found is None or found.connection is not context.connection:
             raise RequestRefused("invalid_params", "this connection has no such subscription")
-        self._drop(found)
+        del self._all[found.name]
         return r.Done()
 
-    def _drop(self, subscription: Subscription) -> None:
-        self._all.pop(subscription.name, None)
+    def _leave(self, connection: Connection) -> None:
+        self._ending.discard(connection)
+        for each in [each for each in self._all.values() if each.connection is connection]:
+            del self._all[each.name]
 
     # -- the rounds ----------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -14,6 +15,7 @@ from wikid_daemon.updater import Cancelled
 
 CLOSE_SECONDS: Final = 30.0
 PREDECESSOR_SECONDS: Final = 0.1  # between two looks at whether the one before has ended
+LOOK_SECONDS: Final = 0.05  # between two at whether who waits has been cancelled
 
 T = TypeVar("T")
 
@@ -24,6 +26,18 @@ class Task:
 
     answer: Callable[[], None]
     refuse: Callable[[BaseException], None]
+
+
+def outcome(asked: Future[T], until: float, cancelled: Callable[[], bool]) -> T:
+    """What was `asked` for brings, waited for until then (`time.monotonic()`) and while the caller is not `cancelled`.
+    TimeoutError or Cancelled otherwise; what has not begun by then never does."""
+    while not asked.done():
+        left = until - time.monotonic()
+        if left <= 0 or cancelled():
+            asked.cancel()
+            raise TimeoutError if left <= 0 else Cancelled
+        wait((asked,), min(left, LOOK_SECONDS))
+    return asked.result()
 
 
 class Worker(ABC):
@@ -80,15 +94,21 @@ class Worker(ABC):
         future: Future[T] = Future()
 
         def answer() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(work())
             except Exception as problem:  # noqa: BLE001 - handed to the caller, who reports it
                 future.set_exception(problem)
 
+        def refuse(problem: BaseException) -> None:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(problem)
+
         with self._wake:
             if self._stopping:
                 raise Cancelled
-            (self._soon if soon else self._tasks).append(Task(answer, future.set_exception))
+            (self._soon if soon else self._tasks).append(Task(answer, refuse))
             self._wake.notify()
         return future
 

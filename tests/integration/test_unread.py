@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import socket
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,7 +16,9 @@ from structlog.testing import capture_logs
 from links import CONVERSATIONS, FramingName, call, linked
 from serving import HANG_GUARD_SECONDS, Calls, Peer, daemon, scenario, until
 from wikid_daemon.transport.session import Session, Switchboard
-from wikid_daemon.transport.stream import FRAMES_A_TURN
+from wikid_daemon.transport.stream import FRAMES_A_TURN, UNREAD_OUTPUT_BYTES, Stream
+from wikid_daemon.transport.websocket import WebSocketTalk
+from wikid_protocol.limits import LIMITS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 
@@ -62,7 +66,7 @@ async def test_calls_that_come_while_answers_are_unread_are_all_answered(tmp_pat
         other = await running.connect()
         with socket.socket(socket.AF_UNIX) as mute:
             mute.connect(str(running.endpoint))
-            mute.sendall(lines(*range(FRAMES_A_TURN), method="page/search", query="q", limit=100))
+            mute.sendall(lines(*range(FRAMES_A_TURN), method="page/search", query="q", limit=30))
             await until(lambda: len(running.calls.sessions) == FRAMES_A_TURN and running.server.calls_in_flight == 0)
             for start in (100, 200):
                 assert await other.alive()
@@ -77,7 +81,7 @@ async def test_a_full_turn_of_calls_leaves_the_client_no_more_time_to_read(tmp_p
     async with daemon(tmp_path, calls_in_flight=100, frame_seconds=0.05) as running:
         with socket.socket(socket.AF_UNIX) as mute:
             mute.connect(str(running.endpoint))
-            mute.sendall(lines(*range(FRAMES_A_TURN), method="page/search", query="q", limit=100))
+            mute.sendall(lines(*range(FRAMES_A_TURN), method="page/search", query="q", limit=30))
             await until(lambda: len(running.calls.sessions) == FRAMES_A_TURN)
             await until(lambda: running.server.connections == 0)
 
@@ -120,6 +124,38 @@ async def test_a_verb_may_come_in_two_pieces_from_a_client_that_only_finished_se
         running.calls.release.set()
         assert b'"result"' in await reader.read()
         writer.close()
+
+
+class Stuck:
+    """What an open WebSocket is written to, whose client never reads."""
+
+    def __init__(self) -> None:
+        self.aborts = 0
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self.aborts += 1
+
+
+@scenario
+async def test_more_unread_than_calls_in_flight_explain_ends_the_connection() -> None:
+    limits = dataclasses.replace(LIMITS, calls_in_flight=1, answer_bytes=10)
+    board, most = Switchboard(Calls(), lambda _ms: None, limits), UNREAD_OUTPUT_BYTES + 10
+    stuck = Stuck()
+    talk = WebSocketTalk(1, board, cast(Any, None), cast(Any, stuck))
+    talk.answer(b"x" * most)
+    assert stuck.aborts == 0
+    talk.answer(b"x")
+    assert stuck.aborts == 1
+    ours, theirs = socket.socketpair()
+    with theirs:
+        streams: set[Stream] = set()
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.connect_accepted_socket(lambda: Stream(1, board, streams, cast(Any, None)), ours)
+        stream.answer(b"x" * 2 * most)
+        await until(lambda: not streams)
 
 
 class Lone:

@@ -291,6 +291,18 @@ async def test_subscriptions_end_with_their_connection_and_nothing_runs_on(world
 
 
 @scenario
+async def test_a_connection_is_asked_about_its_end_once_however_often_it_subscribes(world: World) -> None:
+    listener = Listener()
+    for _ in range(SUBSCRIPTIONS_A_CONNECTION * 2):
+        answer = await world.subscribe(listener)
+        await world.hub.unsubscribe(UnsubscribeParams(subscription=answer.subscription), context(listener))
+    assert len(listener.ends) == 1
+    await world.subscribe(listener)
+    listener.hang_up()
+    assert world.hub.count == 0
+
+
+@scenario
 async def test_a_connection_has_a_bounded_number_and_a_lone_request_none(world: World) -> None:
     listener = Listener()
     for _ in range(SUBSCRIPTIONS_A_CONNECTION):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ from builders import HANG_GUARD_SECONDS, until
 from wikid_daemon import index_calls
 from wikid_daemon.calls import CallContext
 from wikid_daemon.handlers import LONG_THREADS, Handlers
+from wikid_daemon.indexer import Indexer
 from wikid_daemon.updater import Cancelled
+from wikid_daemon.vault.vault import open_vault
 from wikid_daemon.worker import Worker, outcome
 from wikid_protocol import methods as m
 from wikid_protocol.errors import RequestRefused
@@ -133,6 +136,16 @@ def test_a_sync_that_is_cancelled_frees_its_thread() -> None:
     asyncio.run(scenario())
 
 
+def test_an_indexer_that_is_busy_lets_go_of_who_no_longer_waits(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, name=None, state_home=tmp_path / "state")
+    busy = Indexer(vault, "machine", lambda: None, lambda _indexer: None, lambda: None)  # its thread never has a turn
+    try:
+        with pytest.raises(Cancelled):
+            busy.sync(HANG_GUARD_SECONDS * 100, lambda: True)
+    finally:
+        busy.close()
+
+
 def test_the_time_of_a_sync_runs_while_it_waits_for_its_thread() -> None:
     indexer = Busy()
     applied = cast(Any, SimpleNamespace(vault=indexer.vault, indexer=indexer))
@@ -155,9 +168,7 @@ def test_lints_and_rebuilds_leave_the_threads_of_quick_work_alone() -> None:
             Busy(), vault__lint=long, vault__rebuild_meta=long, doctor=long, models__list=lambda _params: "listed"
         )
         slow = [("vault/lint", m.LintParams()), ("vault/rebuild_meta", m.RebuildMetaParams()), ("doctor", m.NoParams())]
-        asked = [
-            asyncio.create_task(answering.call(m.METHODS[name], params, context())) for name, params in slow * 4
-        ]
+        asked = [asyncio.create_task(answering.call(m.METHODS[name], params, context())) for name, params in slow * 4]
         for _ in range(LONG_THREADS):
             await asyncio.to_thread(begun.acquire)
         async with asyncio.timeout(HANG_GUARD_SECONDS / 3):

@@ -151,7 +151,8 @@ class Session:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._running) >= self._board.limits.calls_in_flight
+        # one that is cancelled has been answered a moment before its task ends
+        return sum(not each.answered for each in self._running) >= self._board.limits.calls_in_flight
 
     def _drop(self, value: object, batch: _Batch) -> None:
         """A member that waited is cancelled before it began."""
@@ -212,7 +213,8 @@ class Session:
 
     def _start(self, call: Call, method: Method, params: object, reply: Reply) -> None:
         token: str | None = getattr(params, "progress_token", None)
-        running = _Running(call, self._next_mark(), token, reply, self._output.event, self._board.meter)
+        event = self._output.event if self._events else None
+        running = _Running(call, self._next_mark(), token, reply, event, self._board.meter)
         connection = self if self._events else None
         context = CallContext(self._session, running.cancelled, running.progress, self._connection_id, connection)
         running.task = asyncio.get_running_loop().create_task(self._run(running, method, params, context))
@@ -288,7 +290,13 @@ class _Running:
     task: asyncio.Task[None]
 
     def __init__(
-        self, call: Call, mark: str, token: str | None, reply: Reply, event: Callable[[bytes], bool], meter: Meter
+        self,
+        call: Call,
+        mark: str,
+        token: str | None,
+        reply: Reply,
+        event: Callable[[bytes], bool] | None,
+        meter: Meter,
     ) -> None:
         self.call = call
         self.mark = mark
@@ -315,7 +323,7 @@ class _Running:
             self.loop.call_soon_threadsafe(self._emit, line)
 
     def _emit(self, line: bytes) -> None:
-        if not self.answered:
+        if self.event is not None and not self.answered:
             self.meter.event(sent=self.event(line))
 
 
@@ -337,7 +345,7 @@ class _Batch:
         self._parts: list[bytes] = []
 
     def add(self, call_id: CallId, line: bytes) -> None:
-        if self._size + len(line) > self._limit:
+        if line and self._size + len(line) > self._limit:
             line = self._refusal(call_id, _answer_too_large(self._limit))
         if line:
             self._size += len(line)

@@ -14,6 +14,7 @@ from wikid_daemon.transport.lines import LineFraming
 from wikid_daemon.transport.peer import CredentialSocket, hung_up, own_uid, peer_uid
 from wikid_daemon.transport.session import BUSY_RETRY_MS, Session, Switchboard
 from wikid_protocol.errors import RequestRefused
+from wikid_protocol.records import Limits
 
 UNREAD_OUTPUT_BYTES: Final = 1_000_000
 """Unread output from which on events are dropped, no input is taken, and the client has `frame_seconds` to catch up."""
@@ -57,6 +58,12 @@ class Guest(Protocol):
     def end(self) -> None:
         """End the calls in flight and close when their answers are sent."""
         ...
+
+
+def most_unread(limits: Limits) -> int:
+    """Bytes that may wait for a client, which has `frame_seconds` to take them: each call it may have in flight is
+    answered, and no more are taken from it once `UNREAD_OUTPUT_BYTES` wait. More than this is a fault."""
+    return limits.calls_in_flight * limits.answer_bytes + UNREAD_OUTPUT_BYTES
 
 
 FramingName = Literal["lines", "headers", "http"]
@@ -161,6 +168,7 @@ class Stream(asyncio.Protocol):
             return
         if name == "http":
             self._disarm()
+            self._head = b""
             self._transport.pause_reading()
             self._inviting = self._loop.create_task(self._invite(head))
         elif name is not None:
@@ -224,7 +232,7 @@ class Stream(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._transport.write(self._encoded(line))
-        if self._transport.get_write_buffer_size() > self._limits.message_bytes:
+        if self._transport.get_write_buffer_size() > most_unread(self._limits):
             self._give_up("a client did not read its answers")
 
     def event(self, line: bytes) -> bool:
@@ -268,16 +276,19 @@ class Stream(asyncio.Protocol):
             return False
         return True
 
+    def _takes_input(self) -> bool:
+        return not (self._deaf or self._congested)
+
     def _take_turn(self) -> None:
         """Hand on at most `FRAMES_A_TURN` messages, then let the other connections have theirs."""
-        if self._deaf:
-            return
+        if not self._takes_input():
+            return  # a turn that was put off may find the client behind with reading, and comes again once it is not
         taken = 0
         try:
             for frame in self._frames:
                 self._session.receive(frame)
                 taken += 1
-                if self._deaf or self._congested:
+                if not self._takes_input():
                     return
                 if taken == FRAMES_A_TURN:
                     self._transport.pause_reading()

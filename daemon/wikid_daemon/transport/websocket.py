@@ -11,7 +11,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from structlog.typing import FilteringBoundLogger
 
 from wikid_daemon.transport.session import Session, Switchboard
-from wikid_daemon.transport.stream import FRAMES_A_TURN, UNREAD_OUTPUT_BYTES
+from wikid_daemon.transport.stream import FRAMES_A_TURN, UNREAD_OUTPUT_BYTES, most_unread
 from wikid_protocol.errors import RequestRefused
 
 HEARTBEAT_SECONDS: Final = 30.0
@@ -87,7 +87,7 @@ class WebSocketTalk:
 
     def answer(self, line: bytes) -> None:
         self._put(line)
-        if self._unread > self._limits.message_bytes:
+        if self._unread > most_unread(self._limits):
             _log.warning("a client did not read its answers", connection=self._number)
             self._transport.abort()
 
