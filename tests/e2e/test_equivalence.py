@@ -190,6 +190,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         write(wiki, f"{page_id}.md", text)
     with DaemonProcess(folder / "home") as daemon:
         daemon.add(folder / VAULT, VAULT)
+        # else what one way was shown would count for the next
+        daemon.client.config_set("recallFeedback", value=False)
         with Host(daemon.env, folder / "said", cwd=folder) as host:
             yield World(daemon, host)
 

@@ -557,7 +557,7 @@ def test_a_screen_draws_in_place_cuts_what_does_not_fit_and_leaves_the_last_stat
             screen.draw([row(f"old {number}") for number in range(3)])
             screen.draw([row(f"new {number}") for number in range(20)])
         out.flush()
-        shown = os.read(ours, 1 << 16).decode()
+        shown = _read_up_to(ours, "new 19")
     os.close(ours)
     drawn, left = shown.split("\x1b[?1049l")
     assert drawn.startswith("\x1b[?1049h")
@@ -583,7 +583,7 @@ def test_a_watch_in_place_waits_for_a_daemon_that_has_gone(daemon: FakeDaemon, m
         console = Console(out=out, err=io.StringIO(), width=60, colour=False, bars=False, moves=True)
         monkeypatch.setattr(cli, "open_console", lambda: console)
         assert cli.main(["status", "--watch"]) == 130
-        shown = os.read(ours, 1 << 16).decode()
+        shown = _read_up_to(ours, "\x1b[?1049l")
     os.close(ours)
     first, gone, back = shown.partition("\x1b[?1049l")[0].split("\x1b[H")[1:]
     assert "wikid 1  pid 1" in first
@@ -593,6 +593,14 @@ def test_a_watch_in_place_waits_for_a_daemon_that_has_gone(daemon: FakeDaemon, m
 
 def _interrupt_now() -> None:
     raise KeyboardInterrupt
+
+
+def _read_up_to(terminal: int, ending: str) -> str:
+    """What was written to a pseudo terminal, which hands it on piece by piece."""
+    shown = ""
+    while ending not in shown:
+        shown += os.read(terminal, 1 << 16).decode()
+    return shown
 
 
 # -- on a terminal -----------------------------------------------------------------------------------------------------
