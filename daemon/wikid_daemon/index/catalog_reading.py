@@ -15,6 +15,7 @@ from wikid_daemon.core.page import Finding
 from wikid_daemon.core.summary import summary_from_json
 from wikid_daemon.index.catalog_rows import NewChunk, NewLink, NewPage, PageContent, StoredChunk, StoredLink, StoredPage
 
+READER_CACHE_KIB: Final = 256  # some twenty threads have a connection to each catalog; SQLite's own 2 MB each add up
 _PAGE_COLUMNS: Final = "page, path, page_id, generation, content_hash, summary"
 
 
@@ -37,6 +38,7 @@ class CatalogReader:
                 found = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
                 self._open_readers.append(found)
             found.set_busy_timeout(5_000)
+            found.execute(f"PRAGMA cache_size=-{READER_CACHE_KIB}")
             self._readers.connection = found
         return found
 
