@@ -187,7 +187,7 @@ def atomic_write(path: Path, data: bytes, *, durable: bool = False) -> None:
     An existing file's permission bits are kept. ``durable`` survives a power cut: file and folder are synced.
     """
     with _written_beside(path, data, durable=durable) as temporary:
-        _replace(temporary, path)
+        move_over(temporary, path)
     if durable:
         sync_folder(path.parent)
 
@@ -197,7 +197,7 @@ def replace_if_unchanged(path: Path, expected: bytes, data: bytes) -> bool:
     with _written_beside(path, data, durable=True) as temporary:
         if path.read_bytes() != expected:
             return False
-        _replace(temporary, path)
+        move_over(temporary, path)
     sync_folder(path.parent)
     return True
 
@@ -246,7 +246,8 @@ def _written_beside(path: Path, data: bytes, *, durable: bool) -> Iterator[Path]
             temporary.unlink()
 
 
-def _replace(temporary: Path, path: Path) -> None:
+def move_over(temporary: Path, path: Path) -> None:
+    """Put a finished file in the place of another, waiting a little where a reader has that open (Windows)."""
     for attempt in range(1, _REPLACE_TRIES + 1):
         try:
             os.replace(temporary, path)

@@ -21,6 +21,7 @@ assert sys.platform == "win32"  # a type checker of another platform stops here
 import _winapi  # noqa: E402
 from asyncio.windows_utils import PipeHandle  # noqa: E402
 
+from wikid_daemon import files  # noqa: E402
 from wikid_protocol import windows  # noqa: E402
 from wikid_protocol.windows import current_user as current_user  # noqa: E402
 from wikid_protocol.windows import succeeded  # noqa: E402
@@ -29,7 +30,6 @@ from wikid_protocol.windows import user_of as user_of  # noqa: E402
 _PIPE_BUFFER: Final = 65_536
 _SDDL_REVISION: Final = 1
 _CREATE_NEW: Final = 1
-_REPLACE_TRIES: Final = 6  # an open reader blocks a replace
 _CONSOLE_ENDS: Final = (2, 5, 6)  # CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT
 _CONSOLE_SECONDS: Final = (
     4.5  # 5 s after its console is closed a process is ended, and at once when its handler returns
@@ -136,21 +136,10 @@ def write_private(path: Path, data: bytes, descriptor: str) -> None:
             _winapi.WriteFile(handle, data)
         finally:
             _winapi.CloseHandle(handle)
-        _replace(temporary, path)
+        files.move_over(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
-
-
-def _replace(temporary: Path, path: Path) -> None:
-    for attempt in range(1, _REPLACE_TRIES + 1):
-        try:
-            os.replace(temporary, path)
-            return
-        except PermissionError:
-            if attempt == _REPLACE_TRIES:
-                raise
-            time.sleep(0.01 * 2**attempt)
 
 
 def pipe_answers(name: str, lines: bytes, seconds: float) -> bool:
