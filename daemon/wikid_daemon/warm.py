@@ -4,48 +4,34 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import structlog
 
-from wikid_daemon.index.encoders import Embedder, damage
+from wikid_daemon.index.encoders import Embedder
 from wikid_daemon.lanes import Lane
 from wikid_daemon.memory import give_back
 from wikid_daemon.models import hub_cache
 from wikid_daemon.models.build import build
 from wikid_daemon.models.catalogue import ALIASES, CATALOGUE, DEFAULT_MODEL, catalogue_name
-from wikid_daemon.models.failures import ModelUnusable
-from wikid_daemon.models.location import ModelFolder, hub_models, list_models, locate, models_folder, places
-from wikid_daemon.models.mending import Mending
+from wikid_daemon.models.location import ModelFolder, hub_models, list_models, locate, models_folder
 from wikid_daemon.models.resting import AT_REST
 from wikid_daemon.searching import Absence
+from wikid_daemon.warm_model import LIST_REMEDY, Held, WarmModel
 from wikid_protocol.records import ModelRecord
 
 BUILD_REMEDY: Final = "wikid models build"
-LIST_REMEDY: Final = "wikid models list"
 VARIABLE: Final = "WIKID_EMBED_MODEL"
 LOW_POWER_VARIABLE: Final = "WIKID_LOW_POWER"
 
 log = structlog.get_logger("warm")
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What is known of the embedder now."""
-
-    state: Literal["absent", "loading", "ready", "resting", "failed"]
-    embedder: Embedder | None = None
-    folder: ModelFolder | None = None
-    reason: str = ""
-    remedy: str = BUILD_REMEDY
-
-
-class WarmEmbedder:
+class WarmEmbedder(WarmModel[Embedder]):
     """One embedder for all vaults. `configured` names a model that the settings ask for; `on_ready` is called from the
-    loading thread. While another one is loaded, the one before it answers. `lane` says what bulk work may have."""
+    loading thread. `lane` says what bulk work may have."""
 
     def __init__(
         self,
@@ -55,20 +41,15 @@ class WarmEmbedder:
         on_ready: Callable[[], None],
         lane: Lane | None = None,
     ) -> None:
+        super().__init__("model", Held("loading"), environment, cache)
         self.lane = lane or Lane()
-        self._environment = environment
-        self._cache = cache
         self._configured = configured
         self._on_ready = on_ready
-        self._held = _Held("loading")
-        self._loading = threading.Lock()
         self._building = threading.Lock()
-        self._mending = Mending(self._is_lacking, self._places, self.load)
 
     def start(self) -> None:
         """Load the model, if there is one, without making anybody wait, and again when its files have been mended."""
-        threading.Thread(target=self.load, name="load-embedder", daemon=True).start()
-        self._mending.start("mend-embedder")
+        self._start("embedder")
 
     @property
     def wanted(self) -> str:
@@ -81,7 +62,7 @@ class WarmEmbedder:
             if only_resting and self._held.state != "resting":
                 return  # another thread was faster
             self._mending.attempt()
-            self._held = self._loaded()
+            self._held = self._loaded(BUILD_REMEDY)
             held = self._held
         if held.folder is not None and held.state == "ready":
             log.info("model_ready", model=held.folder.identity)
@@ -89,32 +70,26 @@ class WarmEmbedder:
         elif held.state == "failed":
             log.warning("model_failed")
 
-    def _loaded(self) -> _Held:
-        folder: ModelFolder | None = None
-        try:
-            folder = locate(self._environment, self._cache, self._configured)
-            if folder is None:
-                reason, remedy = _not_there(self.wanted)
-                return _Held("absent", reason=reason, remedy=remedy)
-            if self._held.embedder is None:
-                self._held = _Held("loading", None, folder)
-            return _Held("ready", opened(folder, self.lane), folder)
-        except OSError as problem:
-            return _Held("failed", None, folder, f"The model cannot be read ({type(problem).__name__}).")
-        except ModelUnusable as problem:
-            return _Held("failed", None, folder, problem.reason, problem.hint)
-        except Exception as problem:  # else it would be loading for ever; told with its kind
-            log.exception("model_not_loaded")
-            return _Held("failed", None, folder, f"The model does not load ({type(problem).__name__}).", LIST_REMEDY)
+    def _locate(self) -> ModelFolder | None:
+        return locate(self._environment, self._cache, self._configured)
+
+    def _open(self, folder: ModelFolder) -> Embedder:
+        if self._held.model is None:
+            self._held = Held("loading", None, folder)
+        return opened(folder, self.lane)
+
+    def _absent(self) -> Held[Embedder]:
+        reason, remedy = _not_there(self.wanted)
+        return Held("absent", reason=reason, remedy=remedy)
 
     def rest(self, unused_seconds: float) -> bool:
         """Let the model go from memory, where nothing was embedded for so long; whether that was done. It comes back
         when it is wanted, and words answer until it is there."""
         with self._loading:
-            embedder, folder = self._held.embedder, self._held.folder
+            embedder, folder = self._held.model, self._held.folder
             if self._held.state != "ready" or embedder is None or embedder.unused_seconds < unused_seconds:
                 return False
-            self._held = _Held("resting", None, folder)
+            self._held = Held("resting", None, folder)
             del embedder
         give_back()
         log.info("model_rests")
@@ -139,49 +114,24 @@ class WarmEmbedder:
         """From now on use this embedder, which the settings call `name`: it is warm, so nobody waits."""
         with self._loading:
             self._configured = name
-            self._held = _Held("ready", embedder, folder)
+            self._held = Held("ready", embedder, folder)
         log.info("model_ready", model=folder.identity)
         self._on_ready()
 
-    def configure(self, name: str) -> None:
-        """The settings ask for another model, which something that stands above them still hides."""
-        self._configured = name
-
-    def found_damaged(self, folder: ModelFolder, files: list[str]) -> None:
-        """Where this is the model in use, answer without it until its files are mended."""
-        with self._loading:
-            if self._held.folder is None or self._held.folder.path != folder.path:
-                return
-            problem = damage(folder, files)
-            self._mending.attempt()
-            self._held = _Held("failed", None, folder, problem.reason, problem.hint)
-        log.warning("model_failed")
-
     def _is_lacking(self) -> bool:
         return self._held.state in ("absent", "failed")
-
-    def _places(self) -> Iterator[Path]:
-        try:
-            yield from places(self.wanted, self._environment, self._cache)
-        except ModelUnusable:  # a name that cannot be one: no file will help
-            return
 
     # -- who asks ------------------------------------------------------------------------------------------------------
 
     def current(self) -> Embedder | None:
         """The embedder, once it is warm."""
-        return self._held.embedder
-
-    @property
-    def folder(self) -> ModelFolder | None:
-        """The folder of the model in use, or of the one that failed."""
-        return self._held.folder
+        return self._held.model
 
     def for_recall(self) -> Embedder | Absence:
         """The embedder for a query, or why words alone answer."""
         held = self._held
-        if held.embedder is not None:
-            return held.embedder
+        if held.model is not None:
+            return held.model
         if held.state == "loading":
             return Absence("model_loading", "the embedding model is still loading: words alone answered")
         if held.state == "resting":
@@ -223,7 +173,7 @@ class WarmEmbedder:
         """The model of that folder, whether it is in use or not."""
         return self._record(folder.name, folder, self._held)
 
-    def _record(self, name: str, folder: ModelFolder | None, held: _Held) -> ModelRecord:
+    def _record(self, name: str, folder: ModelFolder | None, held: Held[Embedder]) -> ModelRecord:
         model = CATALOGUE.get(name)
         path = hub_cache.snapshot(self._environment, name) if folder is None else folder.path
         source: Literal["catalogue", "hub", "folder"] = "folder" if model is None else "catalogue"
@@ -246,7 +196,7 @@ class WarmEmbedder:
             aliases=tuple(alias for alias, target in ALIASES.items() if target == name),
         )
 
-    def _told(self, held: _Held) -> tuple[str, str, str]:
+    def _told(self, held: Held[Embedder]) -> tuple[str, str, str]:
         if held.state == "resting":
             return "built", f"{AT_REST}, because nobody used it; the next recall loads it again", ""
         if held.state == "ready" and self.lane.saves_power():
@@ -255,7 +205,7 @@ class WarmEmbedder:
             return "ready", "to save power, new vectors are made slowly", remedy
         return held.state, held.reason, held.remedy if held.reason else ""
 
-    def _condition(self, name: str, folder: ModelFolder | None, held: _Held) -> tuple[str, str, str]:
+    def _condition(self, name: str, folder: ModelFolder | None, held: Held[Embedder]) -> tuple[str, str, str]:
         """State, reason and remedy of the model of that name, as a record tells them."""
         if held.state == "loading" and held.folder is None and name == catalogue_name(self.wanted):
             return "loading", "", ""  # it is being looked for
