@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from wikid_daemon.assembly import Assembly, Policy
 from wikid_daemon.core import query as q
-from wikid_daemon.core.confidence import (
-    AUTOMATIC_FLOOR,
-    AUTOMATIC_TERMS,
-    EXPLICIT_FLOOR,
-    UNCALIBRATED_FLOOR,
-    is_calibrated,
-)
+from wikid_daemon.core.confidence import AUTOMATIC_TERMS, floor, is_calibrated
 from wikid_daemon.core.modes import MODES, Mode
 from wikid_daemon.core.packing import AUTOMATIC_BUNDLES
 from wikid_daemon.core.period import Period, day_named
@@ -83,21 +76,20 @@ class Recaller:
             diagnostics,
             _intent(vaults),
         )
-        policy = Policy(
-            automatic,
-            min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS),
-            AUTOMATIC_FLOOR if automatic else EXPLICIT_FLOOR,
-            settings.recall_skill_inline_max,
-        )
         # before the search: what is published meanwhile must not make this answer look newer than it is
         about = tuple(map(_searched, vaults))
         bundles: tuple[r.Bundle, ...] = ()
         explanation = None
         if q.has_words(call.question.text):
             looked = search(call, asked, self._models())
-            if call.question.vector is not None and not is_calibrated(call.question.vector.model):
-                diagnostics.append(_uncalibrated(call.question.vector.model))
-                policy = replace(policy, floor=max(policy.floor, UNCALIBRATED_FLOOR) if automatic else policy.floor)
+            if call.question.vector is not None and not is_calibrated(call.question.model):
+                diagnostics.append(_uncalibrated(call.question.model))
+            policy = Policy(
+                automatic,
+                min(params.max_results, AUTOMATIC_BUNDLES if automatic else MAX_RESULTS),
+                floor(call.question.judge, automatic=automatic),
+                settings.recall_skill_inline_max,
+            )
             searched = [reliable(each, call.question, policy) for each in looked]
             ranked = merge(searched, now, self._feedback)
             bundles, undecided = Assembly(now, call.question, searched, ranked, policy).assemble()

@@ -56,6 +56,11 @@ class Question:
     def dense_share(self) -> float:
         return 0.0 if self.vector is None else self.vector.share
 
+    @property
+    def judge(self) -> str:
+        """The identity of the model that knows the question's language; empty where words alone can judge."""
+        return self.model if self.dense_share > 0 else ""
+
     @cached_property
     def name(self) -> str:
         return q.name(self.text)

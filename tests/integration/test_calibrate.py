@@ -22,6 +22,7 @@ from wikid_daemon.bench.indexing import Workplace, indexed
 from wikid_daemon.bench.rankers import call_for
 from wikid_daemon.core.confidence import (
     AUTOMATIC_FLOOR,
+    AUTOMATIC_WORDS_FLOOR,
     EXPLICIT_FLOOR,
     IDENTITY_CONFIDENCE,
     LITERAL_CONFIDENCE,
@@ -120,7 +121,7 @@ def test_a_person_who_asks_keeps_the_explicit_floor(strange: Recalls) -> None:
 def test_words_alone_need_no_calibrated_embedder(strange: Recalls) -> None:
     answer = strange.ask("tide turns twice quay", PIER, mode="lexical", policy="automatic", explain=True)
     assert kinds(answer) == []
-    assert (answer.explain or {})["floor"] == AUTOMATIC_FLOOR
+    assert (answer.explain or {})["floor"] == AUTOMATIC_WORDS_FLOOR
 
 
 # -- what rows are fitted on -------------------------------------------------------------------------------------------

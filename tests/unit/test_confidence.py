@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from wikid_daemon.core.confidence import (
     AUTOMATIC_FLOOR,
+    AUTOMATIC_WORDS_FLOOR,
     CALIBRATED,
     EXPLICIT_FLOOR,
     IDENTITY_CONFIDENCE,
@@ -23,6 +24,7 @@ from wikid_daemon.core.confidence import (
     Signals,
     Weights,
     confidence,
+    floor,
     is_calibrated,
     probability,
 )
@@ -126,12 +128,23 @@ def test_a_page_with_all_of_a_full_query_passes_the_automatic_floor(cosine: floa
     assert confidence(Signals(1.0, cosine, 5.0)) > AUTOMATIC_FLOOR
 
 
-def test_the_floors_are_the_seeds() -> None:
-    assert (EXPLICIT_FLOOR, AUTOMATIC_FLOOR, IDENTITY_CONFIDENCE) == (0.25, 0.50, 0.80)
+def test_the_floor_of_who_asks_and_the_confidence_of_a_name_are_the_seeds() -> None:
+    assert (EXPLICIT_FLOOR, IDENTITY_CONFIDENCE) == (0.25, 0.80)
 
 
-def test_an_embedder_without_a_fit_must_be_surer_and_typed_words_alone_are_never_injected() -> None:
-    assert EXPLICIT_FLOOR < LITERAL_CONFIDENCE < AUTOMATIC_FLOOR < UNCALIBRATED_FLOOR < IDENTITY_CONFIDENCE
+def test_what_is_typed_literally_is_worth_showing_and_never_worth_injecting() -> None:
+    assert EXPLICIT_FLOOR < LITERAL_CONFIDENCE < AUTOMATIC_FLOOR
+
+
+@pytest.mark.parametrize("model", ["", f"{CALIBRATED}@1", "stranger@1"])
+def test_who_asks_is_shown_more_than_a_turn_is_given(model: str) -> None:
+    assert floor(model, automatic=False) == EXPLICIT_FLOOR < floor(model, automatic=True) < IDENTITY_CONFIDENCE
+
+
+def test_what_says_less_must_be_surer_before_a_turn() -> None:
+    known, words, unknown = (floor(each, automatic=True) for each in (f"{CALIBRATED}@1", "", "stranger@1"))
+    assert (known, words, unknown) == (AUTOMATIC_FLOOR, AUTOMATIC_WORDS_FLOOR, UNCALIBRATED_FLOOR)
+    assert known < words < unknown
 
 
 # -- an embedder that no row was fitted for ----------------------------------------------------------------------------

@@ -14,13 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-AUTOMATIC_FLOOR: Final = 0.50  # seed A, first-release limits
-EXPLICIT_FLOOR: Final = 0.25
+EXPLICIT_FLOOR: Final = 0.25  # seed A, first-release limits
+# for automatic recall seed A's .50 is of another scale (vault format §11.20). On the judged vault's tuning half these
+# are the lowest twentieths at which fewer than one in twenty unrelated prompts gets anything: .032 with vectors, .032
+# by words alone, where .50 gave .006 and a useful page to 44 % of the answerable prompts instead of 64 %
+AUTOMATIC_FLOOR: Final = 0.30
+AUTOMATIC_WORDS_FLOOR: Final = 0.35
 UNCALIBRATED_FLOOR: Final = 0.60  # for automatic recall with an embedder that no row was fitted for
 # what a prompt's rarities must sum to before anything but a page it names is injected: less says too little to judge by
 AUTOMATIC_TERMS: Final = 1.5
 IDENTITY_CONFIDENCE: Final = 0.80  # a page the query names outright (seed A, the adaptive bypass)
-LITERAL_CONFIDENCE: Final = 0.30  # a page that holds the query as it was typed: worth showing, never worth injecting
+LITERAL_CONFIDENCE: Final = 0.28  # a page that holds the query as it was typed: worth showing, never worth injecting
 
 Evidence = Literal["lexical", "dense", "hybrid", "quality"]
 """What a page is judged by: words alone, vectors alone, both, or both and a reranker."""
@@ -98,6 +102,16 @@ ENOUGH_MARGIN: Final = 0.3
 def is_calibrated(model: str) -> bool:
     """Whether rows were fitted for the embedder of this identity, `name@hash`."""
     return _name(model) == CALIBRATED
+
+
+def floor(model: str, *, automatic: bool) -> float:
+    """The confidence from which a page is worth showing, or injecting before a turn. `model`: the identity of the
+    embedder that had a say, empty where words alone answered."""
+    if not automatic:
+        return EXPLICIT_FLOOR
+    if not model:
+        return AUTOMATIC_WORDS_FLOOR
+    return AUTOMATIC_FLOOR if is_calibrated(model) else UNCALIBRATED_FLOOR
 
 
 def confidence(signals: Signals, model: str = CALIBRATED, background: Background | None = None) -> float:
