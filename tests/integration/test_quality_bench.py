@@ -114,7 +114,7 @@ def test_automatic_recall_is_judged_by_what_it_injects(measured: OwnVaultReport)
     assert found.injected == ("u2",) or found.too_late
     assert found.false_positives.mean == pytest.approx(len(found.injected) / 3)
     assert "3" in found.missed
-    assert [point.floor for point in found.curve] == [0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8]
+    assert [point.floor for point in found.curve] == [0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7, 0.9]
     wrong = [point.false_positives for point in found.curve]
     assert wrong == sorted(wrong, reverse=True)
     assert wrong[0] == pytest.approx(1 / 3)

@@ -25,7 +25,7 @@ from wikid_daemon.core.modes import MODES, Mode
 from wikid_daemon.searching import Models
 from wikid_protocol import records as r
 
-FLOORS: Final = (0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8)
+FLOORS: Final = (0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7, 0.9)
 DEFAULT_MODE: Final[Mode] = "adaptive"
 WARM_UP: Final = 5  # queries that are asked before any is timed
 
