@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from wikid_daemon import app, systemd
 from wikid_daemon.instance import AlreadyRunning, Instance
+from wikid_daemon.memory import keep_little
 from wikid_protocol.endpoint import EndpointRefused, folders, socket_path
 
 EXIT_DONE: Final = 0
@@ -24,6 +25,7 @@ SWITCH_SECONDS: Final = 0.0005
 def main() -> int:
     """Claim the endpoint and serve. 0 also when another daemon already answers there."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_little()
     try:
         inherited = _inherited_listener()
     except OSError as problem:
