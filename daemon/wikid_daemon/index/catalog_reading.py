@@ -28,6 +28,7 @@ class CatalogReader:
         self._open_readers: list[apsw.Connection] = []
         self._guard = threading.Lock()
         self._closed = False
+        self._counted = (-1, 0), 0  # for which generation and up to what, and the pages
 
     def _reader(self) -> apsw.Connection:
         found: apsw.Connection | None = getattr(self._readers, "connection", None)
@@ -183,12 +184,16 @@ class CatalogReader:
         pages = reader.execute("SELECT count(*) FROM pages WHERE summary IS NOT NULL").get
         return int(pages), int(reader.execute("SELECT count(*) FROM chunks").get)
 
-    def count_pages(self, most: int) -> int:
-        """How many pages are served, counted up to `most`."""
-        found = self._reader().execute(
-            "SELECT count(*) FROM (SELECT 1 FROM pages WHERE summary IS NOT NULL LIMIT ?)", (max(most, 0),)
-        )
-        return int(found.get)
+    def count_pages(self, most: int, generation: int) -> int:
+        """How many pages are served, counted up to `most`; once for each `generation`, since every recall asks."""
+        known_for, pages = self._counted
+        if known_for != (generation, most):
+            found = self._reader().execute(
+                "SELECT count(*) FROM (SELECT 1 FROM pages WHERE summary IS NOT NULL LIMIT ?)", (max(most, 0),)
+            )
+            pages = int(found.get)
+            self._counted = (generation, most), pages
+        return pages
 
     def findings(self, limit: int = 200) -> list[tuple[str, str, str, str, int | None]]:
         """(path, severity, code, message, line), errors first."""
