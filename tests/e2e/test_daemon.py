@@ -326,15 +326,15 @@ def test_t35_a_page_id_never_leads_out_of_the_vault(world: World, page_id: str) 
     assert "root:" not in str(refused.value)
 
 
-def test_t35_a_page_behind_a_link_that_appeared_since_is_refused(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_t35_a_page_behind_a_link_that_appeared_since_is_refused(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root, secret = tmp_path / "notes", write(tmp_path, "secret.md", "the secret\n")
     write(root, "folder/n.md", "# Plain\n\ntokplain\n")
-    daemon.add(root, "notes")
+    shared_daemon.add(root, "notes")
     shutil.rmtree(root / "folder")
     (root / "folder").symlink_to(secret.parent)
     (tmp_path / "n.md").write_text("outside\n")
     with pytest.raises(RequestRefused) as refused:
-        daemon.client.page_get("folder/n", vault_id="notes")
+        shared_daemon.client.page_get("folder/n", vault_id="notes")
     assert refused.value.kind in {"outside_vault", "page_not_found"}
 
 
@@ -356,44 +356,44 @@ def test_t35_the_marker_differs_at_every_start_and_stands_in_no_note(daemon: Dae
 # -- saved, found, edited, renamed, deleted ----------------------------------------------------------------------------
 
 
-def test_a_note_is_followed_through_its_life_by_the_watcher(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_a_note_is_followed_through_its_life_by_the_watcher(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root = tmp_path / "notes"
     base_notes(root, 3)
-    daemon.add(root, "notes")
+    shared_daemon.add(root, "notes")
     write(root, "new.md", "# New\n\ntoksaved\n")
-    daemon.until_found("toksaved", "new")
+    shared_daemon.until_found("toksaved", "new")
     save_atomically(root, "new.md", "# New\n\ntokedited\n")
-    daemon.until_found("tokedited", "new")
-    daemon.until_gone("toksaved")
+    shared_daemon.until_found("tokedited", "new")
+    shared_daemon.until_gone("toksaved")
     (root / "sub").mkdir()
     (root / "new.md").rename(root / "sub" / "moved.md")
-    daemon.until_found("tokedited", "sub/moved")
-    until(lambda: daemon.found("tokedited") == ["sub/moved"], "the old id being gone")
+    shared_daemon.until_found("tokedited", "sub/moved")
+    until(lambda: shared_daemon.found("tokedited") == ["sub/moved"], "the old id being gone")
     (root / "sub" / "moved.md").unlink()
-    daemon.until_gone("tokedited")
-    until(lambda: daemon.status("notes").pages == 3, "three pages left")
+    shared_daemon.until_gone("tokedited")
+    until(lambda: shared_daemon.status("notes").pages == 3, "three pages left")
 
 
-def test_a_folder_is_renamed_and_deleted(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_a_folder_is_renamed_and_deleted(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root = tmp_path / "notes"
     for number in range(5):
         write(root, f"old/n{number}.md", f"# N{number}\n\ntokfolder{number}\n")
     write(root, "stays.md", "# Stays\n")
-    daemon.add(root, "notes")
+    shared_daemon.add(root, "notes")
     (root / "old").rename(root / "new")
-    until(lambda: daemon.found("tokfolder3") == ["new/n3"], "the new id alone")
+    until(lambda: shared_daemon.found("tokfolder3") == ["new/n3"], "the new id alone")
     shutil.rmtree(root / "new")
-    until(lambda: daemon.status("notes").pages == 1, "one page left")
+    until(lambda: shared_daemon.status("notes").pages == 1, "one page left")
 
 
-def test_sync_returns_when_what_was_saved_before_is_searchable(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_sync_returns_when_what_was_saved_before_is_searchable(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root = tmp_path / "notes"
     base_notes(root, 2)
-    daemon.add(root, "notes")
+    shared_daemon.add(root, "notes")
     for number in range(20):
         write(root, f"s{number}.md", f"# S\n\ntoksync{number}\n")
-        daemon.client.sync(vault="notes")
-        assert daemon.found(f"toksync{number}", "notes") == [f"s{number}"]
+        shared_daemon.client.sync(vault="notes")
+        assert shared_daemon.found(f"toksync{number}", "notes") == [f"s{number}"]
 
 
 # -- files that cannot be pages ----------------------------------------------------------------------------------------
@@ -416,33 +416,33 @@ NASTY = {
 }
 
 
-def test_no_note_stops_the_others_whatever_is_in_it(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_no_note_stops_the_others_whatever_is_in_it(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root = tmp_path / "notes"
     base_notes(root, 2)
     for name, text in NASTY.items():
         write(root, f"{name}.md", text)
-    daemon.add(root, "notes")
-    status = daemon.status("notes")
+    shared_daemon.add(root, "notes")
+    status = shared_daemon.status("notes")
     assert (status.state, status.reason) == ("ready", "")
-    assert daemon.found("tok02zebra") == ["n02"]
+    assert shared_daemon.found("tok02zebra") == ["n02"]
     for number, name in enumerate(NASTY, 1):
-        assert name in daemon.found(f"toknasty{number}")
-        daemon.client.page_get(name, vault_id="notes")
-    daemon.client.page_search("t", vault="notes")
+        assert name in shared_daemon.found(f"toknasty{number}")
+        shared_daemon.client.page_get(name, vault_id="notes")
+    shared_daemon.client.page_search("t", vault="notes")
 
 
-def test_a_name_that_is_no_utf_8_is_skipped_and_told(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_a_name_that_is_no_utf_8_is_skipped_and_told(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root = tmp_path / "notes"
     base_notes(root, 1)
     os.makedirs(os.fsencode(root) + b"/fold\xffer")
     for name in (b"bad\xff.md", b"fold\xffer/n.md"):
         with open(os.fsencode(root) + b"/" + name, "wb") as file:
             file.write(b"# Bad\n\ntokbad\n")
-    daemon.add(root, "notes")
-    status = daemon.status("notes")
+    shared_daemon.add(root, "notes")
+    status = shared_daemon.status("notes")
     assert (status.state, status.pages, status.skipped) == ("ready", 1, {"undecodable_name": 2})
     write(root, "after.md", "# After\n\ntokafter\n")
-    daemon.until_found("tokafter", "after")
+    shared_daemon.until_found("tokafter", "after")
 
 
 # -- crashes and damage ------------------------------------------------------------------------------------------------
@@ -543,24 +543,26 @@ def test_a_root_that_is_away_at_start_is_told_and_served_when_it_returns(daemon:
 # -- marker vaults -----------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_vault_serves_nothing_and_says_so(daemon: DaemonProcess, sample_vault: Callable[[str], Path]) -> None:
+def test_a_damaged_vault_serves_nothing_and_says_so(
+    shared_daemon: DaemonProcess, sample_vault: Callable[[str], Path]
+) -> None:
     root = sample_vault("personal")
     config = root / ".llm-wiki" / "config.json"
     config.write_text("{ not json")
-    record = daemon.client.vault_add(str(root), name="broken")
+    record = shared_daemon.client.vault_add(str(root), name="broken")
     assert record.blocked is not None
-    answer = daemon.client.recall("autovacuum", vault="broken")
+    answer = shared_daemon.client.recall("autovacuum", vault="broken")
     assert (answer.bundles, answer.reason) == ((), "no_reliable_memory")
     assert "vault_blocked" in [each.kind for each in answer.diagnostics]
-    assert daemon.status("broken").state == "blocked"
+    assert shared_daemon.status("broken").state == "blocked"
     for refused_call in (
-        lambda: daemon.client.sync(vault="broken"),
-        lambda: daemon.client.reindex(vault="broken"),
+        lambda: shared_daemon.client.sync(vault="broken"),
+        lambda: shared_daemon.client.reindex(vault="broken"),
     ):
         with pytest.raises(RequestRefused) as refused:
             refused_call()
         assert refused.value.kind == "vault_blocked"
-    assert daemon.client.page_search("vacuum", vault="broken").matches == ()
+    assert shared_daemon.client.page_search("vacuum", vault="broken").matches == ()
     assert config.read_text() == "{ not json"
 
 
@@ -605,15 +607,15 @@ def test_the_mirror_and_its_manifest_hold_what_is_served(
 
 
 def test_the_ugly_vault_is_judged_as_the_extension_judges_it(
-    daemon: DaemonProcess, sample_vault: Callable[[str], Path]
+    shared_daemon: DaemonProcess, sample_vault: Callable[[str], Path]
 ) -> None:
-    daemon.add(sample_vault("ugly"), "ugly")
+    shared_daemon.add(sample_vault("ugly"), "ugly")
     expected = json.loads((Path(__file__).parents[1] / "data" / "expected" / "ugly.discovery.json").read_text())
-    found = daemon.client.page_search("", vault="ugly", limit=500)
+    found = shared_daemon.client.page_search("", vault="ugly", limit=500)
     left_out = {page_id for page_id in expected["accepted_ids"] if "/." in f"/{page_id}" or page_id.endswith(".MD")}
     assert {match.page_id for match in found.matches} == set(expected["accepted_ids"]) - left_out
     blamed = Counter(code for _, severity, code in expected["diagnostics"] if severity == "error")
-    assert blamed.items() <= daemon.status("ugly").findings_by_code.items()
+    assert blamed.items() <= shared_daemon.status("ugly").findings_by_code.items()
 
 
 # -- which vaults answer -----------------------------------------------------------------------------------------------
@@ -729,32 +731,32 @@ def test_the_same_content_is_shown_once(layers: Layers) -> None:
 
 
 def test_with_no_vault_that_applies_an_explicit_recall_searches_all_and_an_automatic_one_none(
-    daemon: DaemonProcess, tmp_path: Path
+    shared_daemon: DaemonProcess, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
         write(tmp_path / name, f"{name}.md", f"# {name}\n\ntokeverywhere {name}\n")
-        daemon.add(tmp_path / name, name)
-    explicit = daemon.client.recall("tokeverywhere", cwd="/", mode="lexical")
+        shared_daemon.add(tmp_path / name, name)
+    explicit = shared_daemon.client.recall("tokeverywhere", cwd="/", mode="lexical")
     assert {each.name for each in explicit.vaults} == {"one", "two"}
     assert {bundle.evidence[0].page_id for bundle in explicit.bundles} == {"one", "two"}
-    automatic = daemon.client.recall("tokeverywhere", cwd="/", mode="lexical", policy="automatic")
+    automatic = shared_daemon.client.recall("tokeverywhere", cwd="/", mode="lexical", policy="automatic")
     assert (automatic.vaults, automatic.bundles) == ((), ())
     assert automatic.reason == "no_reliable_memory"
 
 
-def test_registering_twice_removing_and_coming_back(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_registering_twice_removing_and_coming_back(shared_daemon: DaemonProcess, tmp_path: Path) -> None:
     root = tmp_path / "notes"
     base_notes(root, 2)
-    first = daemon.add(root, "notes")
-    assert daemon.add(root, "notes") == first
-    assert daemon.add(root, "renamed").name == "renamed"
-    assert [each.name for each in daemon.client.vault_list().vaults] == ["renamed"]
-    assert daemon.found("tok01zebra", "renamed") == ["n01"]
-    daemon.client.vault_remove("renamed")
-    assert daemon.client.vault_list().vaults == ()
+    first = shared_daemon.add(root, "notes")
+    assert shared_daemon.add(root, "notes") == first
+    assert shared_daemon.add(root, "renamed").name == "renamed"
+    assert [each.name for each in shared_daemon.client.vault_list().vaults] == ["renamed"]
+    assert shared_daemon.found("tok01zebra", "renamed") == ["n01"]
+    shared_daemon.client.vault_remove("renamed")
+    assert shared_daemon.client.vault_list().vaults == ()
     assert len(list(root.iterdir())) == 2
-    daemon.add(root, "notes")
-    assert daemon.found("tok01zebra", "notes") == ["n01"]
+    shared_daemon.add(root, "notes")
+    assert shared_daemon.found("tok01zebra", "notes") == ["n01"]
 
 
 # -- models and Java ---------------------------------------------------------------------------------------------------
@@ -824,7 +826,7 @@ def test_without_java_meaning_answers_alone(tmp_path: Path, model_cache: Path) -
     with DaemonProcess(tmp_path / "home", **without, **command_line_python) as daemon:
         daemon.add(root, "notes")
         until(lambda: daemon.status("notes").embedded == 2, "two vectors", 60)
-        answer = daemon.client.recall("fixing boats in the shipyard", vault="notes")
+        answer = daemon.client.recall("fixing boats in the shipyard", vault="notes", mode="hybrid")
         assert answer.mode_used == "hybrid"
         missing = [each for each in answer.diagnostics if each.kind == "java_unavailable"]
         assert len(missing) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wikid_daemon.core.amending import NotAmendable, amended
@@ -166,6 +166,8 @@ IDS = st.lists(
 
 
 @given(IDS, TEXT)
+@example("]", "")
+@example("a[b", " ")
 def test_a_link_leads_to_its_page_whatever_the_title(page_id: str, title: str) -> None:
     body = f"See {link_to(page_id, title)}."
     found = extract("a/b.md", body, 1, outline(body).destinations)

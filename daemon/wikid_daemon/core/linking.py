@@ -12,7 +12,7 @@ _PATH_MARKS: Final = re.compile(r"[\x00-\x20\x7f\"%()<>?#\[\]\\`]")
 
 
 def link_to(page_id: str, title: str) -> str:
-    """A link from anywhere in the vault; its label is the title on one line."""
-    label = _LABEL_MARKS.sub(r"\\\g<0>", one_line(title)) or page_id
+    """A link from anywhere in the vault; its label is the title on one line, or its id where it has none."""
+    label = _LABEL_MARKS.sub(r"\\\g<0>", one_line(title) or page_id)
     path = _PATH_MARKS.sub(lambda found: f"%{ord(found[0]):02X}", page_id)
     return f"[{label}](/{path}.md)"
