@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -156,19 +155,15 @@ class AsyncCaller:
 
 
 async def _reach(path: Path, seconds: float, *, start: bool) -> Connection:
-    if sys.platform == "win32":
-        raise DaemonNotRunning(
-            "the asynchronous client has no way to a Windows pipe", hint="use Client, by asyncio.to_thread"
-        )
-    else:  # noqa: RET506 - for a type checker of either platform
-        with suppress(NobodyListens):
-            return await open_connection(path)
-        # starting a daemon and finding out why none answers is the blocking client's work, and blocks
-        await asyncio.to_thread(_probe, SocketTransport(path, start=start), time.monotonic() + seconds)
-        try:
-            return await open_connection(path)
-        except NobodyListens:
-            raise DaemonNotRunning(f"no wikid daemon answers at {path}", hint=START_HINT) from None
+    deadline = time.monotonic() + seconds
+    with suppress(NobodyListens):
+        return await open_connection(path, seconds)
+    # starting a daemon and finding out why none answers is the blocking client's work, and blocks
+    await asyncio.to_thread(_probe, SocketTransport(path, start=start), deadline)
+    try:
+        return await open_connection(path, deadline - time.monotonic())
+    except NobodyListens:
+        raise DaemonNotRunning(f"no wikid daemon answers at {path}", hint=START_HINT) from None
 
 
 def _probe(transport: SocketTransport, deadline: float) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import select
 import sys
-from asyncio import trsock
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +24,9 @@ from wikid_client.transport import ConnectionLost, check_peer, too_slow
 from wikid_protocol.errors import DaemonFailed, RequestRefused
 from wikid_protocol.limits import LIMITS
 from wikid_protocol.messages import notification, request
+
+if sys.platform == "win32":
+    from wikid_client import aio_pipe
 
 Message = dict[str, Any]
 Arrival = Callable[[Message], None]
@@ -97,7 +99,7 @@ class Connection:
     @property
     def alive(self) -> bool:
         """Can calls be made over it, as far as is known without waiting?"""
-        return self.failure is None and not _hung_up(self._socket.get_extra_info("socket"))
+        return self.failure is None and not _hung_up(self._socket)
 
     def allow(self, calls: int) -> None:
         """How many calls the daemon takes at once; more than these wait here. To be told before the first of them."""
@@ -182,10 +184,11 @@ class Connection:
             listener(message)
 
 
-async def open_connection(path: Path) -> Connection:
-    """Connect to the socket at `path`. NobodyListens, DaemonNotRunning where it is another user's, DaemonFailed."""
+async def open_connection(path: Path, seconds: float) -> Connection:
+    """Connect to the socket, or through the pipe, at `path`. NobodyListens, DaemonNotRunning where it is another
+    user's, DaemonFailed, also where the pipe has no room within `seconds`."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.UnixConnector(path=os.fspath(path)),
+        connector=_connector(path, seconds),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),  # calls have time-outs of their own
     )
@@ -205,8 +208,21 @@ async def _upgrade(session: aiohttp.ClientSession, path: Path) -> aiohttp.Client
         raise DaemonFailed(f"the daemon opens no WebSocket (HTTP status {error.status})", hint=_RESTART) from error
     except (OSError, aiohttp.ClientError) as error:
         raise _lost() from error
-    check_peer(socket.get_extra_info("socket"), path)  # before anything private is sent
+    _check_peer(socket, path)
     return socket
+
+
+def _connector(path: Path, seconds: float) -> aiohttp.BaseConnector:
+    if sys.platform == "win32":
+        return aio_pipe.connector(path, seconds)
+    else:  # noqa: RET505 - for a type checker of either platform
+        return aiohttp.UnixConnector(path=os.fspath(path))
+
+
+def _check_peer(socket: aiohttp.ClientWebSocketResponse, path: Path) -> None:
+    """Before anything private is sent. Of a pipe it was done when that was opened."""
+    if sys.platform != "win32":
+        check_peer(socket.get_extra_info("socket"), path)
 
 
 @asynccontextmanager
@@ -221,15 +237,16 @@ async def bounded(seconds: float) -> AsyncIterator[None]:
         raise too_slow() from None
 
 
-def _hung_up(socket: trsock.TransportSocket | None) -> bool:
+def _hung_up(socket: aiohttp.ClientWebSocketResponse) -> bool:
     """Has the other end gone, though the event loop has not come to see it yet?"""
-    if socket is None or socket.fileno() < 0:
-        return True
     if sys.platform == "win32":
-        return False
+        return aio_pipe.is_gone(socket)
     else:  # noqa: RET505 - for a type checker of either platform
+        plain = socket.get_extra_info("socket")
+        if plain is None or plain.fileno() < 0:
+            return True
         poll = select.poll()
-        poll.register(socket.fileno(), 0)  # hanging up is told without being asked for
+        poll.register(plain.fileno(), 0)  # hanging up is told without being asked for
         return bool(poll.poll(0))
 
 

@@ -1,4 +1,4 @@
-"""The HTTP face of `FakeDaemon`: `POST /rpc` and `GET /ws`, in an event loop of its own."""
+"""The HTTP face of `FakeDaemon`: `POST /rpc` and `GET /ws`."""
 
 from __future__ import annotations
 
@@ -16,42 +16,28 @@ from wikid_protocol.limits import LIMITS
 _SHUTDOWN_SECONDS: Final = 1.0
 
 
-class HttpFace:
-    """Speaks HTTP on connections that the fake daemon has accepted."""
+class HttpRoutes:
+    """What the fake daemon answers over HTTP, in the running event loop."""
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self._daemon = daemon
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._main(),), name="wikid-fake-http", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def adopt(self, connection: socket.socket) -> None:
-        """Serve `connection` from here on; nothing of it has been read yet."""
-        connection.setblocking(False)
-        asyncio.run_coroutine_threadsafe(self._adopt(connection), self._loop).result()
-
-    def close(self) -> None:
-        """End the event loop; the connections are broken already."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
         app = web.Application(client_max_size=LIMITS.message_bytes)
         app.add_routes([web.post("/rpc", self._rpc), web.get("/ws", self._ws)])
         self._runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+
+    async def start(self) -> None:
+        """To be awaited before the first `protocol`."""
         await self._runner.setup()
-        self._ready.set()
-        await self._stop.wait()
+
+    async def stop(self) -> None:
         await self._runner.cleanup()
 
-    async def _adopt(self, connection: socket.socket) -> None:
-        server = self._runner.server
-        if server is None:
+    def protocol(self) -> asyncio.Protocol:
+        """What one more connection speaks, from its first byte on."""
+        if self._runner.server is None:
             raise ConnectionError("the fake daemon is stopping")
-        await self._loop.connect_accepted_socket(server, connection)
+        return self._runner.server()
 
     async def _rpc(self, request: web.Request) -> web.Response:
         answered: asyncio.Future[bytes] = self._loop.create_future()
@@ -102,6 +88,39 @@ class HttpFace:
                 self._loop.call_soon_threadsafe(abort)
 
         return called
+
+
+class HttpFace:
+    """Speaks HTTP on sockets that the fake daemon has accepted, in an event loop of its own."""
+
+    def __init__(self, daemon: FakeDaemon) -> None:
+        self._daemon = daemon
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._main(),), name="wikid-fake-http", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def adopt(self, connection: socket.socket) -> None:
+        """Serve `connection` from here on; nothing of it has been read yet."""
+        connection.setblocking(False)
+        asyncio.run_coroutine_threadsafe(self._adopt(connection), self._loop).result()
+
+    def close(self) -> None:
+        """End the event loop; the connections are broken already."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._routes = HttpRoutes(self._daemon)
+        await self._routes.start()
+        self._ready.set()
+        await self._stop.wait()
+        await self._routes.stop()
+
+    async def _adopt(self, connection: socket.socket) -> None:
+        await self._loop.connect_accepted_socket(self._routes.protocol, connection)
 
 
 async def _write(response: web.WebSocketResponse, outgoing: asyncio.Queue[bytes]) -> None:

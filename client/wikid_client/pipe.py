@@ -76,6 +76,11 @@ class PipeConnection:
         if handle is not None:
             self._calls.close(handle)
 
+    def detach(self) -> int:
+        """The open handle, for somebody else to use and to close; this is closed then."""
+        handle, self._handle = self._open(), None
+        return handle
+
     def _open(self) -> int:
         if self._handle is None:
             raise OSError("the connection is closed")

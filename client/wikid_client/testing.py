@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from wikid_client.caller import Progress
 from wikid_client.scripted import MARKER as MARKER
@@ -29,12 +28,13 @@ from wikid_client.scripted import in_turn as in_turn
 from wikid_client.scripted import sample_item as sample_item
 from wikid_client.scripted import sample_recall as sample_recall
 from wikid_protocol import records as r
+from wikid_protocol.endpoint import socket_path
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.limits import LIMITS, PROTOCOL_VERSION
 from wikid_protocol.messages import BadCall, Call, CallId, failure, notification, parse, read_call, result
 
+HTTP_VERBS: Final = (b"G", b"P", b"H", b"D", b"O")
 _JOIN_SECONDS: Final = 5.0
-_HTTP_VERBS: Final = (b"G", b"P", b"H", b"D", b"O")
 
 _KINDS: Final = ("index/changed", "vault/state")
 _INITIALIZED: Final = r.Initialized(
@@ -90,6 +90,8 @@ class FakeDaemon:
     raises ConnectionError breaks the connection. `initialize`, `ping`, `subscribe`, `unsubscribe` and `shutdown` are
     answered unless the table says otherwise; any other method is refused as `method_not_found`.
 
+    On Windows it is a pipe: `endpoint` is its name, and `path` stands for one as `WIKID_SOCKET` does.
+
     Speaks JSON lines, `POST /rpc` and `GET /ws`; the latter two need aiohttp. `calls` has each call in the order it
     came, cancellations and subscriptions too; `clients` has what each connection said of itself in `initialize`.
     """
@@ -107,15 +109,13 @@ class FakeDaemon:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.clients: list[dict[str, Any]] = []
         self._folder = None if path else tempfile.mkdtemp(prefix="wikid-")
-        self.endpoint = path or Path(self._folder or "") / "wikid.sock"
-        self._listener: socket.socket | None = None
-        self._connections: list[socket.socket] = []
+        self.endpoint = _endpoint(path or Path(self._folder or "") / "wikid.sock")
+        self._door: Door | None = None
         self._peers: list[Peer] = []
         self._threads: list[threading.Thread] = []
         self._guard = threading.Lock()
         self._called = threading.Condition()
         self._unbound = threading.Event()
-        self._http: Any = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -129,11 +129,9 @@ class FakeDaemon:
             shutil.rmtree(self._folder)
 
     def start(self) -> None:
-        """Bind the socket and answer until `stop`. May be called again after a stop: that is a restart."""
-        listener = _bound(self.endpoint)
-        self._listener = listener
+        """Listen and answer until `stop`. May be called again after a stop: that is a restart."""
+        self._door = _door(self)
         self._unbound.clear()
-        self._run(self._accept, listener)
 
     def stop(self) -> None:
         """Stop listening, remove the socket, break every connection and wait for the threads."""
@@ -142,10 +140,9 @@ class FakeDaemon:
         for answer in self.answers.values():
             if isinstance(answer, Held):
                 answer.release()
-        with self._guard:
-            http, self._http = self._http, None
-        if http is not None:
-            http.close()
+        door, self._door = self._door, None
+        if door is not None:
+            door.end()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_JOIN_SECONDS)
@@ -179,10 +176,8 @@ class FakeDaemon:
 
     def drop(self) -> None:
         """Break every connection and go on listening."""
-        with self._guard:
-            open_now, self._connections = self._connections, []
-        for connection in open_now:
-            _shut(connection)
+        if self._door is not None:
+            self._door.drop()
 
     # -- what a framing needs ------------------------------------------------------------------------------------------
 
@@ -210,8 +205,15 @@ class FakeDaemon:
         answered = {call.id for call in calls if isinstance(call, BadCall) or not call.notification}
         for each in answered:
             peer.begin(each)
-        self._run(self._answer_all, calls, answered, isinstance(value, list), peer)
+        self.run(self._answer_all, calls, answered, isinstance(value, list), peer)
         return bool(answered)
+
+    def run(self, work: Callable[..., None], *subject: object) -> None:
+        """Have a thread do something, which `stop` waits for."""
+        thread = threading.Thread(target=work, args=subject, name="wikid-fake-daemon", daemon=True)
+        with self._guard:
+            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+            thread.start()
 
     # -- answering -----------------------------------------------------------------------------------------------------
 
@@ -267,61 +269,25 @@ class FakeDaemon:
     def _subscribed(self, _params: dict[str, Any]) -> r.Subscribed:
         return r.Subscribed(subscription=f"subscription-{next(self._subscriptions)}", generations={})
 
-    # -- connections ---------------------------------------------------------------------------------------------------
-
     def _unbind(self) -> None:
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            with contextlib.suppress(FileNotFoundError):
-                self.endpoint.unlink()
-            _shut(listener)
-            listener.close()
+        if self._door is not None and self._door.close():
             self._unbound.set()
 
-    def _run(self, work: Callable[..., None], *subject: object) -> None:
-        thread = threading.Thread(target=work, args=subject, name="wikid-fake-daemon", daemon=True)
-        with self._guard:
-            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-            thread.start()
 
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return  # stopped
-            with self._guard:
-                self._connections.append(connection)
-            self._run(self._serve, connection)
+class Door(Protocol):
+    """Where a fake daemon takes connections."""
 
-    def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            if connection.recv(1, socket.MSG_PEEK) in _HTTP_VERBS:
-                self._http_face().adopt(connection)
-                return
-        sending = threading.Lock()
+    def close(self) -> bool:
+        """Take no more of them, and free the endpoint; False where that was done before."""
+        ...
 
-        def send(line: bytes) -> None:
-            with sending:
-                connection.sendall(line)
+    def drop(self) -> None:
+        """Break those that are there."""
+        ...
 
-        def tell(line: bytes) -> None:
-            with contextlib.suppress(OSError):  # nobody there to be told
-                send(line)
-
-        peer = Peer(send, tell, lambda: _shut(connection))
-        self.join(peer)
-        with connection, connection.makefile("rb") as lines, contextlib.suppress(OSError):
-            for line in lines:
-                self.receive(line, peer)
-        self.leave(peer)
-
-    def _http_face(self) -> Any:
-        with self._guard:
-            if self._http is None:
-                # loaded here because it takes aiohttp, which few tests need
-                self._http = import_module("wikid_client.aio_testing").HttpFace(self)
-            return self._http
+    def end(self) -> None:
+        """Let go of what is left, after `close` and `drop`."""
+        ...
 
 
 def _report(peer: Peer, steps: Generator[Progress, None, object], token: object) -> object:
@@ -334,16 +300,12 @@ def _report(peer: Peer, steps: Generator[Progress, None, object], token: object)
             peer.event(notification("$/progress", {"token": token, "value": step}))
 
 
-def _bound(endpoint: Path) -> socket.socket:
-    if sys.platform == "win32":
-        raise OSError("a FakeDaemon listens at a Unix socket, which Python has no name for on Windows")
-    else:  # noqa: RET506 - for a type checker of either platform
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(os.fspath(endpoint))
-        listener.listen(16)
-        return listener
+def _endpoint(path: Path) -> Path:
+    return socket_path({"WIKID_SOCKET": os.fspath(path)}) if sys.platform == "win32" else path
 
 
-def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # already closed by the other end
-        connection.shutdown(socket.SHUT_RDWR)
+def _door(daemon: FakeDaemon) -> Door:
+    # loaded here because a pipe takes asyncio, which a socket can do without
+    place: Any = import_module(f"wikid_client.{'pipe' if sys.platform == 'win32' else 'socket'}_testing")
+    door: Door = place.door(daemon)
+    return door

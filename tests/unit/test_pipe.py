@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import socket
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from pipes import BROKEN_PIPE, GONE, NAME, OURS, PIPE_BUSY, STRANGE, THEM, US, System, WindowsError, daemon
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from serving import Calls, Peer, claim, scenario, until
+from serving import scenario, until
 from wikid_client import pipe as client
 from wikid_client import transport as client_transport
 from wikid_client.transport import ConnectionLost, SocketTransport
-from wikid_daemon import server as server_module
-from wikid_daemon.server import Server
 from wikid_daemon.transport import pipe
 from wikid_protocol.endpoint import EndpointRefused, pipe_name, token_path
 from wikid_protocol.errors import DaemonFailed, DaemonNotRunning
 from wikid_protocol.limits import LIMITS
 
-NAME = "\\\\.\\pipe\\wikid-test"
-US, THEM = "S-1-5-21-1-2-3-1001", "S-1-5-21-1-2-3-1002"
-OURS, STRANGE, GONE = 10, 20, 30  # process ids
-PIPE_BUSY, BROKEN_PIPE = 231, 109
-
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sockets stand in for pipes")
-
-
-class WindowsError(OSError):
-    """An OSError as Windows has it."""
-
-    def __init__(self, winerror: int) -> None:
-        super().__init__(0, "the system says no")
-        self.winerror = winerror
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -82,128 +63,6 @@ def test_each_pipe_has_a_token_of_its_own_whatever_the_case_of_its_name(tmp_path
 
 
 # -- the daemon's end --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Made:
-    """What one instance was made with."""
-
-    name: str
-    open_mode: int
-    pipe_mode: int
-    timeout_ms: int
-    descriptor: str
-
-
-class Instance:
-    """One pipe instance. `served` tells how many instances there were when it was handed to the loop."""
-
-    def __init__(self) -> None:
-        self.ours, self.theirs = socket.socketpair()
-        self.came: asyncio.Future[pipe.Pipe] = asyncio.get_running_loop().create_future()
-        self.client = OURS
-        self.closed = False
-        self.served = 0
-
-    def fileno(self) -> int:
-        return self.ours.fileno()
-
-    def close(self) -> None:
-        self.closed = True
-        self.ours.close()
-
-
-class System:
-    """Windows, as far as the listener asks it, and the two private names of its event loop."""
-
-    def __init__(self) -> None:
-        self.made: list[Made] = []
-        self.instances: list[Instance] = []
-        self.fails: deque[OSError | None] = deque()
-        self.files: dict[Path, tuple[bytes, str]] = {}
-        self._proactor: pipe.Proactor = self
-        self.transports: list[asyncio.Future[Any]] = []
-
-    def create_pipe(self, name: str, open_mode: int, pipe_mode: int, timeout_ms: int, descriptor: str) -> Instance:
-        if self.fails and (problem := self.fails.popleft()) is not None:
-            raise problem
-        self.made.append(Made(name, open_mode, pipe_mode, timeout_ms, descriptor))
-        self.instances.append(Instance())
-        return self.instances[-1]
-
-    def client_process(self, handle: int) -> int:
-        return next(each.client for each in self.instances if not each.closed and each.fileno() == handle)
-
-    def user_of(self, pid: int) -> str:
-        if pid == GONE:
-            raise WindowsError(87)
-        return US if pid == OURS else THEM
-
-    def current_user(self) -> str:
-        return US
-
-    def write_private(self, path: Path, data: bytes, descriptor: str) -> None:
-        self.files[path] = (data, descriptor)
-
-    def accept_pipe(self, instance: Any) -> asyncio.Future[pipe.Pipe]:
-        came: asyncio.Future[pipe.Pipe] = instance.came
-        return came
-
-    def _make_duplex_pipe_transport(self, instance: Any, protocol: asyncio.Protocol) -> Any:
-        instance.served = len(self.instances)
-        connecting = asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, instance.ours)
-        self.transports.append(asyncio.ensure_future(connecting))
-
-    async def connect(self, process: int = OURS) -> Peer:
-        """A client, at the instance that waits."""
-        waiting = self.instances[-1]
-        waiting.client = process
-        waiting.came.set_result(waiting)
-        return Peer(*await asyncio.open_connection(sock=waiting.theirs))
-
-
-@dataclass
-class Running:
-    system: System
-    calls: Calls
-    server: Server
-    token: bytes
-    peers: list[Peer] = field(default_factory=list)
-
-    async def connect(self, sent: bytes, process: int = OURS) -> Peer:
-        peer = await self.system.connect(process)
-        peer.writer.write(sent)
-        self.peers.append(peer)
-        return peer
-
-
-@asynccontextmanager
-async def daemon(root: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> AsyncIterator[Running]:
-    """The whole listening side of a daemon on Windows."""
-    system, calls, instance = System(), Calls(), claim(root)
-
-    def listen(endpoint: Path, state: Path, make_stream: Callable[[], asyncio.Protocol], kept: Any) -> Any:
-        token = pipe.new_token(token_path(endpoint, state), system)
-        return pipe.PipeListener(NAME, token, make_stream, kept, system, system)
-
-    monkeypatch.setattr(server_module, "sys", SimpleNamespace(platform="win32"))
-    monkeypatch.setattr(server_module, "pipe", SimpleNamespace(listen=listen), raising=False)
-    server = Server(calls, instance, limits=dataclasses.replace(LIMITS, **limits))
-    ready = asyncio.Event()
-    serving = asyncio.create_task(server.serve(ready.set))
-    await ready.wait()
-    ((line, _),) = system.files.values()
-    running = Running(system, calls, server, line)
-    try:
-        yield running
-    finally:
-        for peer in running.peers:
-            peer.writer.transport.abort()
-        server.stop(0)
-        await serving
-        instance.release()
-        for each in system.instances:
-            each.theirs.close()
 
 
 @scenario
