@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wikid_daemon.calls import absolute
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.unserved import refusal_of
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Vaults
 from wikid_protocol.errors import RequestRefused
@@ -22,17 +23,31 @@ def one_vault(vaults: Vaults, wanted: str | None, cwd: str | None) -> Vault:
 def one_indexer(vaults: Vaults, wanted: str | None, cwd: str | None) -> Indexer:
     """The indexer of that vault."""
     where = None if cwd is None else absolute(cwd)
-    found = [each.indexer for each in vaults.chosen(wanted, where, automatic=False)]
+    applied, left_out = vaults.looked_through(wanted, where, automatic=False)
+    found = [each.indexer for each in applied]
     if wanted in (None, "active") and where is not None:
         active = vaults.resolve(where).active
         if active is not None:
             return _of_root(found, active.root)
+    names = sorted([*(each.vault.name for each in found), *(each.entry.name for each in left_out if each.opening)])
+    if len(names) > 1:
+        hint = f"name one with: --vault V ({', '.join(names)})"
+        raise RequestRefused("invalid_params", "this call is for one vault", hint=hint)
+    if left_out and not found:
+        raise refusal_of(left_out[0])
     if not found:
         raise RequestRefused("vault_not_found", "no vault applies to this call", hint="name one with: --vault V")
-    if len(found) > 1:
-        names = ", ".join(sorted(each.vault.name for each in found))
-        raise RequestRefused("invalid_params", "this call is for one vault", hint=f"name one with: --vault V ({names})")
     return found[0]
+
+
+def all_of(vaults: Vaults, wanted: str | None, cwd: str | None) -> list[Indexer]:
+    """The indexers of a call that may be for several vaults. RequestRefused where one of them is still being opened, or
+    none of them can be; UnknownVault, AmbiguousVault."""
+    applied, left_out = vaults.looked_through(wanted, None if cwd is None else absolute(cwd), automatic=False)
+    for each in left_out:
+        if each.opening or not applied:
+            raise refusal_of(each)
+    return [each.indexer for each in applied]
 
 
 def writable(vault: Vault) -> Vault:

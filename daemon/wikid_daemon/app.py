@@ -120,13 +120,15 @@ async def _serve(settings: Settings, instance: Instance) -> None:
                 settings.folders,
                 settings.endpoint,
             ).methods(),
-            **Linting(vaults, logs).methods(),
-            **Rebuilding(vaults, logs, standings.refresh).methods(),
             **Noting(vaults, logs).methods(),
             **Resolving(vaults, logs).methods(),
         },
         subscriptions.methods(),
-        models.long_methods(),
+        {
+            **models.long_methods(),
+            **Linting(vaults, logs).long_methods(),
+            **Rebuilding(vaults, logs, standings.refresh).long_methods(),
+        },
     )
     meter = Meter()
     openings = Openings(lambda: server.calls_in_flight, lambda: server.connections, lambda: subscriptions.count)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
+from wikid_daemon.threads import Cancelled
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import Method
 
@@ -15,6 +17,8 @@ ProgressKind = Literal["begin", "report", "end"]
 Progress = Callable[[str, str, float | None], None]
 """token, message, percentage 0–100. Callable from any thread; silent once the call is answered. That a call begins and
 ends the session tells."""
+
+_PLACE: Final = re.compile("[0-9]{1,9}")
 
 
 class Connection(Protocol):
@@ -40,6 +44,11 @@ class CallContext:
     connection_id: int
     connection: Connection | None = None
 
+    def alive(self) -> None:
+        """Cancelled where nobody waits for the answer any more. Any thread."""
+        if self.cancelled.is_set():
+            raise Cancelled
+
 
 def absolute(path: str) -> Path:
     """A path that came with a call. RequestRefused where it is none, or only the caller could tell what it is relative
@@ -60,6 +69,16 @@ def listed_at_most(limit: int, most: int) -> int:
     if limit < 1:
         raise RequestRefused("invalid_params", f"limit must be 1 or more; an answer lists {most} at most")
     return min(limit, most)
+
+
+def place_of(cursor: str | None) -> int:
+    """How many of a list came before: what the `next_cursor` of a list says that is made anew for each call.
+    RequestRefused."""
+    if cursor is None:
+        return 0
+    if not _PLACE.fullmatch(cursor):
+        raise RequestRefused("invalid_params", "that cursor was not given out by this method")
+    return int(cursor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.lifecycle import STAGING
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.threads import Cancelled
+from wikid_daemon.unserved import Unopened
 from wikid_daemon.vault.event_lock import STALE_AFTER, EventLock, is_alive
 from wikid_daemon.vault.event_log import LOCK_NAME
 from wikid_daemon.vault.filesystem import network_filesystem, sync_folder
 from wikid_daemon.vault.opening import FolderThreads, NotAnswering
 from wikid_daemon.vault.vault import Vault
-from wikid_daemon.vaults import Unopened
 from wikid_protocol.records import DoctorFinding, Severity
 
 SCAN_OVERDUE: Final = timedelta(minutes=10)  # a scan is due every minute
@@ -56,12 +56,22 @@ Report = Callable[..., DoctorFinding]
 
 
 def unopened(found: Unopened) -> DoctorFinding:
-    """A registered vault whose folder cannot be opened."""
-    entry = found.entry
+    """A registered vault that is not open."""
+    entry, place = found.entry, printable(str(found.entry.path))
+    if found.opening:
+        message = f"{place} is still being opened"
+        return DoctorFinding(
+            severity="info",
+            kind="vault_opening",
+            message=message,
+            remedy="ask again in a moment",
+            vault_id=entry.vault_id,
+            vault=entry.name,
+        )
     return DoctorFinding(
         severity="error",
         kind="vault_not_opened",
-        message=f"{printable(str(entry.path))} cannot be opened: {_words(found.reason)}",
+        message=f"{place} cannot be opened: {_words(found.reason)}",
         remedy=f"bring the folder back, or forget it with: wikid vault remove {shlex.quote(entry.name)}",
         vault_id=entry.vault_id,
         vault=entry.name,

@@ -8,28 +8,11 @@ from pathlib import Path
 from wikid_daemon.core.manifest import below
 from wikid_daemon.core.names import printable
 from wikid_daemon.index.store import Store
+from wikid_daemon.steps import Progress, Told, telling, untold
 from wikid_daemon.updater import IndexState, RootUnavailable, Updater
 from wikid_daemon.vault.mirror import NoMirror
 from wikid_daemon.vault.reading import VaultReader
 from wikid_daemon.vault.vault import VaultError
-
-Progress = Callable[[str, float | None], None]
-
-
-def telling(
-    progress: Progress, message: str, left: Callable[[], int], cancelled: Callable[[], bool]
-) -> Callable[[], bool]:
-    """`cancelled` for a look at files, which tells on the way how far that is: `left` counts the files to come."""
-    most = 0
-
-    def between() -> bool:
-        nonlocal most
-        now = left()
-        most = max(most, now)
-        progress(message, 100.0 * (most - now) / most if most else None)
-        return cancelled()
-
-    return between
 
 
 class FreshIndex:
@@ -46,15 +29,15 @@ class FreshIndex:
 
     def build(self, progress: Progress) -> None:
         """Read every file. Raises Cancelled, VaultError where the folder is gone, and what writing raises."""
-        self._look(telling(progress, "building a fresh index", lambda: self._state.pending, self._cancelled))
+        self._look(telling(progress, "building a fresh index"))
 
     def look(self) -> bool:
         """Take in what was saved since; whether that was anything."""
-        return self._look(self._cancelled)
+        return self._look()
 
-    def _look(self, cancelled: Callable[[], bool]) -> bool:
+    def _look(self, told: Told = untold) -> bool:
         try:
-            return self._updater.look(cancelled=cancelled).changed
+            return self._updater.look(cancelled=self._cancelled, told=told).changed
         except RootUnavailable as problem:
             raise VaultError(f"the folder of the pages is not available: {problem.reason}") from problem
 

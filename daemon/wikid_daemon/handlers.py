@@ -16,10 +16,12 @@ import structlog
 from wikid_daemon import health, index_calls, pages
 from wikid_daemon.calls import CallContext, absolute
 from wikid_daemon.feedback import Feedback
+from wikid_daemon.indexer import Indexer
 from wikid_daemon.metrics import LONG_CALLS
 from wikid_daemon.recall import Recaller
 from wikid_daemon.refusals import translated
 from wikid_daemon.settings_files import Effective
+from wikid_daemon.unserved import NotOpen, Unopened
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Applied, Vaults
 from wikid_daemon.warm import WarmEmbedder
@@ -126,6 +128,9 @@ class Handlers:
     def _chosen(self, vault: str | None, cwd: str | None) -> list[Applied]:
         return self._vaults.chosen(vault, None if cwd is None else absolute(cwd), automatic=False)
 
+    def _looked_through(self, vault: str | None, cwd: str | None) -> tuple[list[Applied], list[Unopened]]:
+        return self._vaults.looked_through(vault, None if cwd is None else absolute(cwd), automatic=False)
+
     def _captures(self, vault: Vault) -> bool:
         """Whether signals are kept of what a recall from the vault's own folder shows."""
         return self._settings_for(vault.root).settings.recall_feedback
@@ -153,10 +158,9 @@ class Handlers:
         """What `status` tells of everything, or of the one vault with that id or name. RequestRefused."""
 
         def work() -> r.StatusReport:
-            wanted = self._vaults.all() if vault is None else [self._vaults.find(vault)]
+            wanted, unopened = self._asked_about(vault)
             statuses = [self._feedback.told(health.vault_status(each), each.vault, self._captures) for each in wanted]
-            if vault is None:
-                statuses += [health.unopened_status(each) for each in self._vaults.unopened()]
+            statuses += map(health.unopened_status, unopened)
             faults = [r.Diagnostic(kind="registry_damaged", message=fault) for fault in self._vaults.faults()]
             return r.StatusReport(
                 daemon=health.daemon_status(self._started, self._endpoint, self.connections()),
@@ -166,6 +170,12 @@ class Handlers:
             )
 
         return await self._in(self._slow, work)
+
+    def _asked_about(self, vault: str | None) -> tuple[list[Indexer], list[Unopened]]:
+        try:
+            return (self._vaults.all(), self._vaults.unopened()) if vault is None else ([self._vaults.find(vault)], [])
+        except NotOpen as problem:
+            return [], [problem.unopened]
 
     # -- vaults --------------------------------------------------------------------------------------------------------
 
@@ -220,8 +230,8 @@ class Handlers:
             effective = self._settings_for(cwd)
             ambient = effective.settings.ambient_personal_vault
             automatic = params.policy == "automatic"
-            vaults = self._vaults.chosen(params.vault, cwd, automatic=automatic, ambient=ambient)
-            answer = self._recaller.recall(params, vaults, effective, context.cancelled.is_set)
+            vaults, left_out = self._vaults.looked_through(params.vault, cwd, automatic=automatic, ambient=ambient)
+            answer = self._recaller.recall(params, vaults, effective, context.cancelled.is_set, left_out)
             return answer, vaults, effective
 
         answer, vaults, effective = await self._in(self._quick, work)
@@ -238,12 +248,12 @@ class Handlers:
         return await self._in(self._slow, lambda: self._feedback.signal(params, context.session))
 
     async def _page_search(self, params: m.PageSearchParams, _context: CallContext) -> r.PageMatches:
-        return await self._in(self._slow, lambda: pages.search(params, self._chosen(params.vault, params.cwd)))
+        return await self._in(self._slow, lambda: pages.search(params, *self._looked_through(params.vault, params.cwd)))
 
     async def _page_get(self, params: m.PageGetParams, context: CallContext) -> r.Page:
         def work() -> r.Page:
-            vaults = self._chosen(params.vault_id, params.cwd)
-            page = pages.get(params, vaults, self._recaller.marker)
+            vaults, left_out = self._looked_through(params.vault_id, params.cwd)
+            page = pages.get(params, vaults, self._recaller.marker, left_out)
             session = params.session or context.session
             if session is not None:
                 self._feedback.read(page, session)
@@ -257,7 +267,12 @@ class Handlers:
         until = monotonic() + params.timeout_ms / 1e3  # the wait for a thread is part of it
         cancelled = context.cancelled.is_set
         return await self._in(
-            self._long, lambda: index_calls.sync(self._chosen(params.vault, params.cwd), until, cancelled)
+            self._long,
+            lambda: index_calls.sync(
+                index_calls.opened(lambda: self._looked_through(params.vault, params.cwd), until, cancelled),
+                until,
+                cancelled,
+            ),
         )
 
     async def _reindex(self, params: m.ReindexParams, context: CallContext) -> r.ReindexReports:

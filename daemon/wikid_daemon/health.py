@@ -16,8 +16,8 @@ from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.unserved import Unopened
 from wikid_daemon.vault.vault import Vault
-from wikid_daemon.vaults import Unopened
 from wikid_protocol import __version__
 from wikid_protocol import records as r
 
@@ -112,7 +112,12 @@ def unopened_status(unopened: Unopened) -> r.VaultStatus:
     record = r.VaultRecord(
         vault_id=r.VaultId(entry.vault_id), name=entry.name, path=str(entry.path), kind="plain", blocked=unopened.reason
     )
-    return r.VaultStatus(vault=record, state="unavailable", reason=unopened.reason)
+    return r.VaultStatus(vault=record, state=state_of_unopened(unopened), reason=unopened.reason)
+
+
+def state_of_unopened(unopened: Unopened) -> Literal["indexing", "unavailable"]:
+    """The same word for a registered vault that is not open."""
+    return "indexing" if unopened.opening else "unavailable"
 
 
 def daemon_status(started: datetime, endpoint: Path, connections: int) -> r.DaemonStatus:

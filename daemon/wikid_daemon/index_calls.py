@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Final
 
 from wikid_daemon import health
@@ -12,6 +12,8 @@ from wikid_daemon.core.names import printable
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.reindexing import Reindexed
 from wikid_daemon.searching import Absence
+from wikid_daemon.threads import Cancelled
+from wikid_daemon.unserved import NotOpen, Unopened
 from wikid_daemon.vaults import Applied
 from wikid_daemon.verification import verify
 from wikid_protocol import methods as m
@@ -19,6 +21,7 @@ from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 
 LISTED_DIFFERENCES: Final = 1_000
+OPENING_SECONDS: Final = 0.1  # between two looks at whether a vault is open
 
 
 def sync(vaults: Sequence[Applied], until: float, cancelled: Callable[[], bool]) -> r.SyncedVaults:
@@ -42,6 +45,25 @@ def sync(vaults: Sequence[Applied], until: float, cancelled: Callable[[], bool])
             )
         )
     return r.SyncedVaults(vaults=tuple(synced))
+
+
+def opened(
+    find: Callable[[], tuple[Sequence[Applied], Sequence[Unopened]]], until: float, cancelled: Callable[[], bool]
+) -> Sequence[Applied]:
+    """What `find` finds once nothing of it is still being opened. NotOpen where nothing of it can be; TimeoutError
+    where it is not `until` then, Cancelled."""
+    while True:
+        found, left_out = find()
+        if not any(each.opening for each in left_out):
+            break
+        if cancelled():
+            raise Cancelled
+        if monotonic() >= until:
+            raise TimeoutError
+        sleep(OPENING_SECONDS)
+    if left_out and not found:
+        raise NotOpen(left_out[0])
+    return found
 
 
 def reindex(

@@ -23,6 +23,7 @@ from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import PassageEncoder, Vectors
 from wikid_daemon.noticing import Noticing
 from wikid_daemon.reindexing import Reindexed, Request, Staged, Upkeep, reindex_in_place, stage
+from wikid_daemon.steps import Told, untold
 from wikid_daemon.updater import Cancelled, Counts, RootUnavailable, Updater
 from wikid_daemon.vault.canary import ProvenWatcher
 from wikid_daemon.vault.mirror import Mirror
@@ -40,7 +41,7 @@ MANIFEST_SECONDS: Final = 60.0
 TROUBLE: Final = (OSError, CatalogError, LexicalIndexDamaged, LexicalIndexBusy)  # passes by itself, or after a rebuild
 
 T = TypeVar("T")
-
+Asked = Callable[[], bool]
 log = structlog.get_logger("indexer")
 
 
@@ -65,9 +66,8 @@ class Indexer(Noticing):
         self._on_thread_end = on_thread_end
         self._updater: Updater | None = None
         self._watched = False
-        self._next_scan = 0.0
+        self._next_scan = self._next_manifest = 0.0
         self._next_commit = float("inf")
-        self._next_manifest = 0.0
         self.watcher = ProvenWatcher(vault, self.notice, self._on_watch)
 
     # -- from any thread -----------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Indexer(Noticing):
     ) -> Reindexed:
         """Seed A's reindex on the indexer's own thread; blocks until done. Cancelled, VaultError."""
         request = Request(everything, lexical, vectors, force, progress, lambda: self._stopping or cancelled())
-        upkeep = Upkeep(self._look_surely, self._catch_up, lambda: self._arrived or bool(self._soon), self.state)
+        upkeep = Upkeep(self._look_surely, self._catch_up, lambda: self._arrived or bool(self._soon))
 
         def work() -> Reindexed:
             store = self._opened()
@@ -307,7 +307,7 @@ class Indexer(Noticing):
             self._look_at(paths)
             due = set() if EVERYTHING in paths else due - paths
 
-    def _look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
+    def _look(self, *, trust: bool = True, cancelled: Asked = lambda: False, told: Told = untold) -> Counts:
         with self._wake:
             self._arrivals.clear()
         self._next_scan = time.monotonic()  # until this look has ended well another one is due
@@ -321,7 +321,7 @@ class Indexer(Noticing):
             return over
 
         try:
-            counts = self._updating.look(trust=trust, cancelled=between)
+            counts = self._updating.look(trust=trust, cancelled=between, told=told)
         except RootUnavailable as problem:
             return self._become_unavailable(problem.reason)
         self._next_scan = time.monotonic() + SCAN_SECONDS
@@ -329,9 +329,9 @@ class Indexer(Noticing):
             self.watcher.compare(counts.paths)
         return self._published(counts)
 
-    def _look_surely(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
+    def _look_surely(self, *, trust: bool = True, cancelled: Asked = lambda: False, told: Told = untold) -> Counts:
         """The same, or VaultError where the folder is gone, empty or not answering: nothing is known of its pages."""
-        counts = self._look(trust=trust, cancelled=cancelled)
+        counts = self._look(trust=trust, cancelled=cancelled, told=told)
         if self.state.state == "unavailable":
             raise VaultError(f"the folder of {self.vault.name} is gone, empty or not answering: nothing new is found")
         return counts

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from wikid_daemon.calls import CallContext
 from wikid_daemon.core import feedback, projections
 from wikid_daemon.core.lint import lint, search_remarks, severities
 from wikid_daemon.core.names import printable
@@ -44,19 +45,19 @@ class Linting:
         self._logs = logs
         self._now = now
 
-    def methods(self) -> Mapping[str, Callable[[Any], object]]:
-        """The methods of the protocol that are answered here."""
+    def long_methods(self) -> Mapping[str, Callable[[Any, CallContext], object]]:
+        """The methods of the protocol that are answered here, which may take minutes."""
         return {"vault/lint": self.lint}
 
-    def lint(self, params: m.LintParams) -> r.LintReports:
-        """A report for each vault that is named, or for the active one."""
+    def lint(self, params: m.LintParams, context: CallContext) -> r.LintReports:
+        """A report for each vault that is named, or for the active one. Cancelled."""
         found = meant(self._vaults, params.vault, params.cwd)
         room = FINDINGS_BYTES // len(found)
-        return r.LintReports(vaults=tuple(self._report(each, room) for each in found))
+        return r.LintReports(vaults=tuple(self._report(each, room, context) for each in found))
 
-    def _report(self, indexer: Indexer, room: int) -> r.LintReport:
+    def _report(self, indexer: Indexer, room: int, context: CallContext) -> r.LintReport:
         vault = indexer.vault
-        pages, remarks = self._remarks(indexer)
+        pages, remarks = self._remarks(indexer, context)
         counts = severities(remarks)
         return r.LintReport(
             vault_id=r.VaultId(vault.vault_id),
@@ -70,7 +71,7 @@ class Linting:
             findings=listed(remarks, room),
         )
 
-    def _remarks(self, indexer: Indexer) -> tuple[int, list[Remark]]:
+    def _remarks(self, indexer: Indexer, context: CallContext) -> tuple[int, list[Remark]]:
         """How many pages there are, and what is to be said, in order."""
         vault = indexer.vault
         blocked = vault.blocked if vault.kind == "plain" else config(vault).blocked
@@ -78,11 +79,12 @@ class Linting:
         remarks += map(remark, vault.findings)
         if blocked is not None and not blocked.serve:
             return 0, in_order(remarks)
-        _catch_up(indexer)
-        found = survey(indexer)
+        _catch_up(indexer, context)
+        found = survey(indexer, context.alive)
         remarks += lint(found, strict=vault.strict, vault_id=vault.vault_id, now=self._now())
         remarks += _search(indexer)
         if vault.kind == "wiki":
+            context.alive()
             stream = self._logs.of(vault).read()
             # a vault in which nothing has happened yet has no events
             remarks += map(remark, (each for each in stream.findings if each.code != "event_source_missing"))
@@ -92,10 +94,10 @@ class Linting:
         return len(found.documents), in_order(remarks)
 
 
-def _catch_up(indexer: Indexer) -> None:
+def _catch_up(indexer: Indexer, context: CallContext) -> None:
     """A page saved a moment ago is no stale index; what still is one after that is told."""
     with contextlib.suppress(TimeoutError, VaultError):
-        indexer.sync(CAUGHT_UP_SECONDS)
+        indexer.sync(CAUGHT_UP_SECONDS, context.cancelled.is_set)
 
 
 def _search(indexer: Indexer) -> list[Remark]:

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from wikid_daemon import files
-from wikid_daemon.calls import listed_at_most
+from wikid_daemon.calls import listed_at_most, place_of
 from wikid_daemon.core.dates import freshness
 from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.names import printable
 from wikid_daemon.core.page import KnowledgeDocument
 from wikid_daemon.core.summary import summarise
 from wikid_daemon.index.catalog_rows import StoredPage
+from wikid_daemon.unserved import OPENING_REMEDY, STATUS_REMEDY, Unopened, not_looked_through, refusal_of
 from wikid_daemon.vault.reading import READ_TIMED_OUT, VaultReader
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
@@ -28,15 +29,17 @@ _HEADING: Final = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
 _FENCE: Final = re.compile(r"^ {0,3}(```|~~~)")
 
 
-def search(params: PageSearchParams, vaults: Sequence[Applied]) -> r.PageMatches:
-    """Case-insensitive substring over id, title, type, category, domain, tags, aliases and triggers; order by id."""
-    start = _offset(params.cursor)
+def search(params: PageSearchParams, vaults: Sequence[Applied], left_out: Sequence[Unopened] = ()) -> r.PageMatches:
+    """Case-insensitive substring over id, title, type, category, domain, tags, aliases and triggers; order by id.
+    `left_out` are vaults that were meant as well and are not open."""
+    start = place_of(params.cursor)
     limit = listed_at_most(params.limit, MAX_LIMIT)
     indexers = [applied.indexer for applied in vaults]
     # before the look-up: what is published meanwhile must not make this answer look newer than it is
     generation = sum(each.store.generation for each in indexers if each.store is not None)
-    stale, pending = any(each.stale for each in indexers), sum(each.state.pending for each in indexers)
-    unseen = tuple(_unseen(each) for each in vaults if each.indexer.store is None)
+    stale = bool(left_out) or any(each.stale for each in indexers)
+    pending = sum(each.state.pending for each in indexers)
+    unseen = (*(_unseen(each) for each in vaults if each.indexer.store is None), *map(not_looked_through, left_out))
     wanted = params.query.casefold().strip()
     found = [match for applied in vaults for match in _matches(applied, wanted, params.type)]
     shown = found[start : start + limit]
@@ -57,18 +60,10 @@ def _unseen(applied: Applied) -> r.Diagnostic:
     if vault.blocked is not None and not vault.blocked.serve:
         kind, what, remedy = "vault_blocked", f"is not served: {vault.blocked.code}", "repair its config.json"
     elif applied.indexer.state.state == "indexing":
-        kind, what, remedy = "vault_opening", "is still being opened", "ask again in a moment, or after: wikid sync"
+        kind, what, remedy = "vault_opening", "is still being opened", OPENING_REMEDY
     else:
-        kind, what, remedy = "vault_not_opened", "could not be opened", "look at: wikid status"
+        kind, what, remedy = "vault_not_opened", "could not be opened", STATUS_REMEDY
     return r.Diagnostic(kind=kind, message=f"{vault.name} {what}", remedy=remedy, vault_id=vault.vault_id)
-
-
-def _offset(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not cursor.isdecimal():
-        raise RequestRefused("invalid_params", "that cursor was not given out by this method")
-    return int(cursor)
 
 
 def _matches(applied: Applied, wanted: str, kind: str | None) -> Iterable[r.PageMatch]:
@@ -92,17 +87,22 @@ def _matches(applied: Applied, wanted: str, kind: str | None) -> Iterable[r.Page
             )
 
 
-def get(params: PageGetParams, vaults: Sequence[Applied], marker: str) -> r.Page:
-    """The page as it is on disk now. RequestRefused `page_not_found`, `outside_vault` or `vault_unavailable`."""
+def get(params: PageGetParams, vaults: Sequence[Applied], marker: str, left_out: Sequence[Unopened] = ()) -> r.Page:
+    """The page as it is on disk now. `left_out` are vaults that were meant as well and are not open. RequestRefused
+    `page_not_found`, `outside_vault` or `vault_unavailable`."""
     _refuse_escape(params.page_id)
     for applied in vaults:
         store = applied.indexer.store
         page = None if store is None else _find(applied, params.page_id)
         if page is not None:
             return _page(params, applied, page, marker)
-    if (unsure := next((each for each in vaults if _may_have_more(each)), None)) is not None:
-        message = f"{unsure.vault.name} is still being opened, and no page has this id so far"
-        raise RequestRefused("vault_unavailable", message, hint="ask again in a moment, or after: wikid sync")
+    opening = [each.vault.name for each in vaults if _may_have_more(each)]
+    opening += [each.entry.name for each in left_out if each.opening]
+    if opening:
+        message = f"{opening[0]} is still being opened, and no page has this id so far"
+        raise RequestRefused("vault_unavailable", message, hint=OPENING_REMEDY)
+    if left_out and not vaults:
+        raise refusal_of(left_out[0])
     raise RequestRefused(
         "page_not_found",
         "no page has this id in the vaults that were searched",
@@ -148,7 +148,9 @@ def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str
     first = document.body_line if document is not None else 1
     start, end = _slice(lines, first, params)
     summary = page.summary if document is None else summarise(document)
-    shown = "\n".join(lines[start:end])[:PAGE_TEXT_CODE_POINTS]
+    asked = lines[start:end]
+    fit = _that_fit(asked)
+    shown = "\n".join(asked[:fit])[:PAGE_TEXT_CODE_POINTS]
     return r.Page(
         vault_id=r.VaultId(vault.vault_id),
         vault=vault.name,
@@ -170,7 +172,18 @@ def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str
         generation=store.generation,
         stale=applied.indexer.stale,
         pending=applied.indexer.state.pending,
+        next_line=first + start + fit if fit < len(asked) else None,
     )
+
+
+def _that_fit(lines: Sequence[str]) -> int:
+    """How many of the lines have room in one answer; the first of them in any case."""
+    room = PAGE_TEXT_CODE_POINTS
+    for count, line in enumerate(lines):
+        room -= len(line) + (count > 0)
+        if room < 0:
+            return max(count, 1)
+    return len(lines)
 
 
 def _relations(document: KnowledgeDocument | None) -> tuple[r.RelationRecord, ...]:

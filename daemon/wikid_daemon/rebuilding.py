@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ import structlog
 
 from wikid_daemon import files
 from wikid_daemon.addressing import writable
+from wikid_daemon.calls import CallContext
 from wikid_daemon.core import catalogues, links, projections
 from wikid_daemon.core.catalogues import INDEX, LOG, is_generated_index, is_generated_log
 from wikid_daemon.core.events import EventStream, timestamp_of
@@ -37,6 +39,7 @@ from wikid_daemon.surveying import (
     meant,
     survey,
 )
+from wikid_daemon.threads import Alive
 from wikid_daemon.vault.config_json import OKF
 from wikid_daemon.vault.vault import Vault, inside
 from wikid_daemon.vaults import Vaults
@@ -47,6 +50,7 @@ from wikid_protocol.errors import RequestRefused
 log = structlog.get_logger("rebuilding")
 
 NO_NAME: Final = "Wiki"
+WAIT_SECONDS: Final = 0.1  # for another rebuild, between two looks at whether this one is still wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +89,39 @@ class Rebuilding:
         self._now = now
         self._one_at_a_time = threading.Lock()
 
-    def methods(self) -> Mapping[str, Callable[[Any], object]]:
-        """The methods of the protocol that are answered here."""
+    def long_methods(self) -> Mapping[str, Callable[[Any, CallContext], object]]:
+        """The methods of the protocol that are answered here, which may take minutes."""
         return {"vault/rebuild_meta": self.rebuild}
 
-    def rebuild(self, params: m.RebuildMetaParams) -> r.MetaRebuilds:
+    def rebuild(self, params: m.RebuildMetaParams, context: CallContext) -> r.MetaRebuilds:
         """Rebuild each vault that is named, or the active one. RequestRefused, before anything is written, for a vault
-        that may not be."""
+        that may not be; Cancelled, between two files."""
         found = meant(self._vaults, params.vault, params.cwd)
         for indexer in found:
             _refuse_unwritable(indexer.vault)
-        with self._one_at_a_time:
+        with self._turn(context.alive):
             room = FINDINGS_BYTES // len(found)
-            return r.MetaRebuilds(vaults=tuple(self._rebuilt(each, room) for each in found))
+            return r.MetaRebuilds(vaults=tuple(self._rebuilt(each, room, context.alive) for each in found))
 
-    def _rebuilt(self, indexer: Indexer, room: int) -> r.MetaRebuild:
+    @contextmanager
+    def _turn(self, alive: Alive) -> Iterator[None]:
+        while not self._one_at_a_time.acquire(timeout=WAIT_SECONDS):
+            alive()
+        try:
+            yield
+        finally:
+            self._one_at_a_time.release()
+
+    def _rebuilt(self, indexer: Indexer, room: int, alive: Alive) -> r.MetaRebuild:
         vault = indexer.vault
-        found = survey(indexer)
+        found = survey(indexer, alive)
         if found.errors:
             return _report(vault, found, _Done(), found.errors, room, rebuilt=False)
         stream = self._logs.of(vault).read()
         made = _made(vault, found, stream, timestamp_of(self._now()))
         done = _Done(packets=made.packets_without_page, kept=hand_written(vault, found) if made.in_wiki else [])
         try:
-            _write(vault, made, done)
+            _write(vault, made, done, alive)
             if made.in_wiki:
                 _remove_obsolete(vault, found.reserved, made.in_wiki, done)
         except OSError as problem:
@@ -155,14 +168,16 @@ def _refuse_unwritable(vault: Vault) -> None:
     writable(vault)
 
 
-def _write(vault: Vault, made: _Made, done: _Done) -> None:
+def _write(vault: Vault, made: _Made, done: _Done, alive: Alive) -> None:
     assert vault.meta is not None
     vault.meta.mkdir(parents=True, exist_ok=True)
     for name, data in made.in_meta.items():
+        alive()
         files.atomic_write(vault.meta / name, data, durable=True)
         done.written.append(f"meta/{name}")
     kept = {each.path for each in done.kept}
     for path, data in made.in_wiki.items():
+        alive()
         if path not in kept:
             _write_in_wiki(inside(vault, path), path, data, done)
 

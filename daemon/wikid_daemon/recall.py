@@ -26,6 +26,7 @@ from wikid_daemon.retrieval import Question
 from wikid_daemon.searching import JAVA_UNAVAILABLE, Call, Looked, Models, search
 from wikid_daemon.settings_files import Effective
 from wikid_daemon.timing import Clock
+from wikid_daemon.unserved import OPENING_REMEDY, STATUS_REMEDY, Unopened, not_looked_through
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
@@ -56,17 +57,28 @@ class Recaller:
         self.marker = secrets.token_hex(8)
 
     def recall(
-        self, params: RecallParams, vaults: Sequence[Applied], effective: Effective, cancelled: Callable[[], bool]
+        self,
+        params: RecallParams,
+        vaults: Sequence[Applied],
+        effective: Effective,
+        cancelled: Callable[[], bool],
+        left_out: Sequence[Unopened] = (),
     ) -> r.Recall:
-        """The answer, within `deadline_ms` where that is set. RequestRefused for a query or mode that is none."""
+        """The answer, within `deadline_ms` where that is set. `left_out` are vaults that were meant as well and are not
+        open. RequestRefused for a query or mode that is none."""
         with self._lane.call():
-            return self._answer(params, vaults, effective, cancelled)
+            return self._answer(params, vaults, effective, cancelled, left_out)
 
     def _answer(
-        self, params: RecallParams, vaults: Sequence[Applied], effective: Effective, cancelled: Callable[[], bool]
+        self,
+        params: RecallParams,
+        vaults: Sequence[Applied],
+        effective: Effective,
+        cancelled: Callable[[], bool],
+        left_out: Sequence[Unopened],
     ) -> r.Recall:
         now, automatic = self._now(), params.policy == "automatic"
-        settings, diagnostics = effective.settings, list(effective.diagnostics)
+        settings, diagnostics = effective.settings, [*effective.diagnostics, *map(not_looked_through, left_out)]
         asked = [(each, store) for each in vaults if (store := _store_of(each, diagnostics)) is not None]
         call = Call(
             _question(params, now),
@@ -108,7 +120,7 @@ class Recaller:
             mode_used=call.used,
             mode_reasons=call.reasons,
             generation=sum(each.generation for each in about),
-            stale=any(each.stale for each in about),
+            stale=bool(left_out) or any(each.stale for each in about),
             pending=sum(each.pending for each in about),
             elapsed_ms=round(call.clock.elapsed_ms, 3),
             marker=self.marker,
@@ -202,7 +214,7 @@ def _undecided(pair: tuple[str, str]) -> r.Diagnostic:
 def _have_more_pages(stores: Sequence[Store], threshold: int) -> bool:
     left = threshold
     for store in stores:
-        left -= store.catalog.count_pages(left + 1)
+        left -= store.catalog.count_pages(left + 1, store.generation)
         if left < 0:
             return True
     return False
@@ -221,13 +233,9 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
     store = indexer.store
     if store is None:
         if indexer.state.state == "indexing":
-            tell("vault_opening", f"{vault.name} is still being opened", "ask again in a moment, or after: wikid sync")
+            tell("vault_opening", f"{vault.name} is still being opened", OPENING_REMEDY)
         else:
-            tell(
-                "vault_not_opened",
-                f"{vault.name} could not be opened: {indexer.state.reason}",
-                "look at: wikid status",
-            )
+            tell("vault_not_opened", f"{vault.name} could not be opened: {indexer.state.reason}", STATUS_REMEDY)
         return None
     if indexer.state.state == "unavailable":
         tell(
@@ -236,7 +244,7 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
             "bring the folder back, or: wikid vault remove",
         )
     elif indexer.state.state == "failed":
-        tell("indexing_interrupted", f"indexing of {vault.name} rests: {indexer.state.reason}", "look at: wikid status")
+        tell("indexing_interrupted", f"indexing of {vault.name} rests: {indexer.state.reason}", STATUS_REMEDY)
     if not store.has_lexical:
         tell(JAVA_UNAVAILABLE, store.java_missing, "install Java 21 or newer, or reinstall wikid-memory[daemon]")
     return store

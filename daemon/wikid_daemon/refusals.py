@@ -11,13 +11,13 @@ from wikid_daemon.core.events import EventRefused
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.lucene import LexicalIndexDamaged
 from wikid_daemon.models.failures import ModelBuildFailed
+from wikid_daemon.unserved import AmbiguousVault, NotOpen, UnknownVault, refusal_of
 from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault.event_lock import LockBusy, LockRecord
 from wikid_daemon.vault.event_log import LOCK_NAME, EventNotWritten, ReadOnlyVault
 from wikid_daemon.vault.registry import RegistryUnreadable
 from wikid_daemon.vault.vault import FolderUnreadable, NotAFolder, VaultError, VaultExists, VaultMissing
 from wikid_daemon.vault.writing import WriteRefused
-from wikid_daemon.vaults import AmbiguousVault, UnknownVault
 from wikid_protocol.errors import RequestRefused
 
 log = structlog.get_logger("handlers")
@@ -35,6 +35,8 @@ def translated(work: Callable[[], T]) -> T:
     except AmbiguousVault as problem:
         hint = "give its path: " + ", ".join(problem.paths)
         raise RequestRefused("invalid_params", "several vaults have that name or id", hint=hint) from None
+    except NotOpen as problem:
+        raise refusal_of(problem.unopened) from None
     except RegistryUnreadable as problem:
         raise RequestRefused("config_unreadable", str(problem), hint="check the file and its permissions") from None
     except VaultExists as problem:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wikid_daemon.fresh import FreshIndex, Progress, telling
+from wikid_daemon.fresh import FreshIndex
 from wikid_daemon.index.lifecycle import discard, new_staging
 from wikid_daemon.index.store import Store
 from wikid_daemon.index.vectors import Filled, Vectors
-from wikid_daemon.updater import Cancelled, Counts, IndexState
+from wikid_daemon.steps import Progress, Told, telling, untold
+from wikid_daemon.updater import Cancelled, Counts
 from wikid_daemon.vault.mirror import Mirror, MirrorBeside
 from wikid_daemon.vault.reading import VaultReader
 from wikid_daemon.vault.vault import VaultError
@@ -53,7 +54,7 @@ class Staged:
 
 
 class Look(Protocol):
-    def __call__(self, *, trust: bool = True, cancelled: Callable[[], bool]) -> Counts:
+    def __call__(self, *, trust: bool = True, cancelled: Callable[[], bool], told: Told = untold) -> Counts:
         """Bring the index that answers up to every file; without `trust` each is read and written again."""
         ...
 
@@ -61,20 +62,19 @@ class Look(Protocol):
 @dataclass(frozen=True, slots=True)
 class Upkeep:
     """What goes on while a reindex has the indexer's thread: `catch_up` brings the index that answers up to what has
-    `arrived`; `state` tells how many files a look has before it."""
+    `arrived`."""
 
     look: Look
     catch_up: Callable[[], None]
     arrived: Callable[[], bool]
-    state: IndexState
 
 
 def reindex_in_place(store: Store, vectors: Vectors, request: Request, upkeep: Upkeep) -> Reindexed:
     """Look at everything, and fill what is missing. Cancelled."""
     request.progress("scanning", None)
     anew = request.force and request.lexical
-    between = telling(request.progress, "reading", lambda: upkeep.state.pending, request.cancelled)
-    pages = upkeep.look(trust=not (request.everything or anew), cancelled=between)
+    told, trust = telling(request.progress, "reading"), not (request.everything or anew)
+    pages = upkeep.look(trust=trust, cancelled=request.cancelled, told=told)
     if anew:
         request.progress("building the word index", None)
         store.rebuild_lexical()

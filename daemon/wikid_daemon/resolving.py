@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from wikid_daemon.addressing import one_indexer
-from wikid_daemon.calls import listed_at_most
+from wikid_daemon.addressing import all_of, one_indexer
+from wikid_daemon.calls import listed_at_most, place_of
 from wikid_daemon.core import deciding, noted, resolutions
 from wikid_daemon.core.conflicts import STATES, Conflict, conflicts
 from wikid_daemon.core.events import timestamp_of
@@ -63,7 +63,7 @@ class Resolving:
 
     def list(self, params: m.ConflictListParams) -> r.ConflictList:
         """The conflicts of the vault as its pages are on disk now; of all vaults, where that is asked for."""
-        start, limit = _offset(params.cursor), listed_at_most(params.limit, MAX_LIMIT)
+        start, limit = place_of(params.cursor), listed_at_most(params.limit, MAX_LIMIT)
         found = [each for indexer in self._meant(params) for each in _listed(indexer)]
         found.sort(key=lambda each: STATES.index(each.state))
         wanted = [each for each in found if not params.states or each.state in params.states]
@@ -76,7 +76,7 @@ class Resolving:
 
     def _meant(self, params: m.ConflictListParams) -> Iterator[Indexer]:
         if params.vault == "all":
-            yield from (each.indexer for each in self._vaults.chosen("all", None, automatic=False))
+            yield from all_of(self._vaults, "all", None)
         else:
             yield one_indexer(self._vaults, params.vault, params.cwd)
 
@@ -174,14 +174,6 @@ def _split(text: str) -> tuple[str | None, str]:
     vault, colon, page_id = text.partition(":")
     named = bool(colon and vault) and not {"/", "\\"} & set(vault)
     return (vault, unicodedata.normalize("NFC", page_id)) if named else (None, unicodedata.normalize("NFC", text))
-
-
-def _offset(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal()):
-        raise RequestRefused("invalid_params", "that cursor was not given out by this method")
-    return int(cursor)
 
 
 # -- as records --------------------------------------------------------------------------------------------------------

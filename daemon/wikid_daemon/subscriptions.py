@@ -24,7 +24,8 @@ from wikid_daemon.calls import CallContext, Connection
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.refusals import translated
-from wikid_daemon.vaults import AmbiguousVault, UnknownVault, Vaults
+from wikid_daemon.unserved import NotOpen
+from wikid_daemon.vaults import Vaults
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import SubscribeParams, UnsubscribeParams
@@ -275,7 +276,7 @@ class VaultLook:
     def __call__(self) -> Look:
         seen = {each.vault.root: self._see(each) for each in self._vaults.all()}
         for each in self._vaults.unopened():
-            standing = Standing("unavailable", reason=each.reason)
+            standing = Standing(health.state_of_unopened(each), reason=each.reason)
             seen.setdefault(each.entry.path, Seen(each.entry.vault_id, standing))
         for root in self._counted.keys() - seen.keys():
             del self._counted[root]
@@ -288,14 +289,8 @@ class VaultLook:
     def _root(self, wanted: str) -> Path:
         try:
             return self._vaults.find(wanted).vault.root
-        except UnknownVault:
-            entries = [each.entry for each in self._vaults.unopened()]
-            roots = [each.path for each in entries if wanted in (each.name, each.vault_id, str(each.path))]
-            if len(roots) > 1:
-                raise AmbiguousVault(roots) from None
-            if not roots:
-                raise
-            return roots[0]
+        except NotOpen as problem:
+            return problem.unopened.entry.path
 
     def _see(self, indexer: Indexer) -> Seen:
         state, blocked = indexer.state, indexer.vault.blocked

@@ -10,8 +10,7 @@ from typing import Final, Literal, get_args
 import orjson
 
 from wikid_daemon import files
-from wikid_daemon.addressing import one_vault
-from wikid_daemon.calls import absolute
+from wikid_daemon.addressing import all_of, one_vault
 from wikid_daemon.core.catalogues import INDEX, LOG, is_generated_index, is_generated_log
 from wikid_daemon.core.document import parse_page
 from wikid_daemon.core.names import printable
@@ -21,6 +20,7 @@ from wikid_daemon.core.remarks import Remark
 from wikid_daemon.core.survey import Survey, marker_line, unreadable, without_text
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.threads import Alive
 from wikid_daemon.vault.config_json import Blocked, Config, read_config
 from wikid_daemon.vault.scan import RootUnavailable
 from wikid_daemon.vault.vault import Vault
@@ -43,17 +43,18 @@ def meant(vaults: Vaults, wanted: str | None, cwd: str | None) -> list[Indexer]:
     """
     if wanted in (None, "active"):
         return [vaults.find(str(one_vault(vaults, wanted, cwd).root))]
-    found = vaults.chosen(wanted, None if cwd is None else absolute(cwd), automatic=False)
+    found = all_of(vaults, wanted, cwd)
     if not found:
         raise RequestRefused("vault_not_found", "no vault applies to this call", hint="name one with: --vault V")
-    return [applied.indexer for applied in found]
+    return found
 
 
-def survey(indexer: Indexer) -> Survey:
-    """Read every page and packet as they are on disk now. RequestRefused where the folder is not there; Cancelled."""
+def survey(indexer: Indexer, alive: Alive = lambda: None) -> Survey:
+    """Read every page and packet as they are on disk now. RequestRefused where the folder is not there; Cancelled, and
+    what `alive` raises, which is called at each file."""
     vault, reader = indexer.vault, indexer.reader
     try:
-        found = reader.scan(_known_pages(indexer))
+        found = reader.scan(_known_pages(indexer), alive)
     except RootUnavailable as problem:
         message = f"the folder of {vault.name} cannot be read: {problem.reason.replace('_', ' ')}"
         raise RequestRefused("vault_unavailable", message, hint="bring the folder back") from None
@@ -61,6 +62,7 @@ def survey(indexer: Indexer) -> Survey:
     findings: list[Finding] = [*found.findings, *(unreadable(path or ".", reason) for path, reason in found.failed)]
     markers: dict[str, int] = {}
     for path, content in reader.pages(tuple(found.entries)):
+        alive()
         if isinstance(content, str):
             findings += [unreadable(path, content)] if content != "vanished" else []
             continue
@@ -72,7 +74,7 @@ def survey(indexer: Indexer) -> Survey:
                 markers[parsed.document.page_id] = line
             documents.append(without_text(parsed.document))
     skipped = found.skipped
-    packets = () if vault.raw is None else tuple(_packets(vault.raw, findings))
+    packets = () if vault.raw is None else tuple(_packets(vault.raw, findings, alive))
     return Survey(
         documents=tuple(documents),
         packets=packets,
@@ -157,7 +159,7 @@ def _known_pages(indexer: Indexer) -> int:
         return 1
 
 
-def _packets(raw: Path, findings: list[Finding]) -> Iterator[Packet]:
+def _packets(raw: Path, findings: list[Finding], alive: Alive) -> Iterator[Packet]:
     """Every folder of sources and trajectories that has a manifest, in the order of their names."""
     for kind in _KINDS:
         try:
@@ -168,6 +170,7 @@ def _packets(raw: Path, findings: list[Finding]) -> Iterator[Packet]:
             findings.append(unreadable(f"raw/{kind}", files.failure_reason(problem)))
             continue
         for name in names:
+            alive()
             manifest = _manifest(raw / kind / name)
             if manifest is not None:
                 yield Packet(kind, name, manifest)

@@ -19,6 +19,7 @@ from wikid_daemon.index.catalog_rows import NewPage
 from wikid_daemon.index.pages import new_page
 from wikid_daemon.index.soundness import unsound_paths
 from wikid_daemon.index.store import Store
+from wikid_daemon.steps import Told, untold
 from wikid_daemon.threads import Cancelled
 from wikid_daemon.vault.mirror import Mirror, MirrorRecord, NoMirror
 from wikid_daemon.vault.reading import READ_TIMED_OUT, VaultReader
@@ -136,8 +137,9 @@ class Updater:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Counts:
-        """Compare the whole vault with what is known; without `trust` every page is read and written again.
+    def look(self, *, trust: bool = True, cancelled: Callable[[], bool] = lambda: False, told: Told = untold) -> Counts:
+        """Compare the whole vault with what is known; without `trust` every page is read and written again. `told` is
+        how many files were read, of those that have to be.
 
         Raises RootUnavailable, with nothing dropped, and Cancelled, with what was published kept.
         """
@@ -158,7 +160,7 @@ class Updater:
         for path, reason in seen.failed:
             self._note_failure(path, reason)
         check = self._with_failed(planned.check, seen) if trust else tuple(seen.entries)
-        counts = self._update(check, planned.removed, cancelled, trust=trust)
+        counts = self._update(check, planned.removed, cancelled, told, trust=trust)
         counts.unchanged += len(seen.entries) - len(check)
         if not self._checked:
             self._drop_extra_copies()
@@ -185,7 +187,7 @@ class Updater:
             if path not in seen.entries and path not in failed:
                 self._forget_failure(path)
         self._merge_skipped(seen, paths)
-        return self._update(check, sorted(lost - unreachable), lambda: False, trust=True)
+        return self._update(check, sorted(lost - unreachable), lambda: False, untold, trust=True)
 
     def _with_failed(self, check: Sequence[str], seen: Scan) -> Sequence[str]:
         """What to check, with the files that could not be read: that one may be read again no stamp tells."""
@@ -227,20 +229,20 @@ class Updater:
     # -- updating ------------------------------------------------------------------------------------------------------
 
     def _update(
-        self, check: Sequence[str], removed: Sequence[str], cancelled: Callable[[], bool], *, trust: bool
+        self, check: Sequence[str], removed: Sequence[str], cancelled: Callable[[], bool], told: Told, *, trust: bool
     ) -> Counts:
         """Read `check`, publish what differs, drop `removed`: in batches, each searchable when it is done."""
         counts = Counts(removed=len(removed))
         total, gone = len(check), list(removed)
         for start in range(0, max(total, 1), BATCH_PAGES):
-            # before it is asked, since whoever asks may tell how much is left, and after, since it may look at more
-            self._state.pending = total - start + self._waiting()
             if cancelled():
                 raise Cancelled
+            # after it was asked, since it may look at more
             self._state.pending = total - start + self._waiting()
             read: list[_Read] = []
             size = 0
-            for path, found in self._reader.pages(check[start : start + BATCH_PAGES]):
+            for done, (path, found) in enumerate(self._reader.pages(check[start : start + BATCH_PAGES]), start):
+                told(done, total)
                 if (each := self._parsed(path, found, trust=trust)) is not None:
                     read.append(each)
                     size += len(each.data)
@@ -251,6 +253,7 @@ class Updater:
             self._publish(read, gone, counts)
             gone = []
         self._state.pending = self._waiting()
+        told(total, total)
         return counts
 
     def _parsed(self, path: str, found: files.FileBytes | str, *, trust: bool) -> _Read | None:

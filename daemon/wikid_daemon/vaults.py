@@ -16,6 +16,7 @@ import structlog
 
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.threads import Alive, Cancelled
+from wikid_daemon.unserved import AmbiguousVault, NotOpen, UnknownVault, Unopened, only
 from wikid_daemon.vault.opening import (
     FolderThreads,
     NotAnswering,
@@ -35,6 +36,7 @@ log = structlog.get_logger("vaults")
 REFRESH_SECONDS: Final = 5.0
 FIRST_SECONDS: Final = 5.0  # after the daemon's start that calls wait for vaults to be opened
 Layer = Literal["project", "personal", "registered"]
+ANYWHERE: Final = "no vault applies to the folder"
 REASONS: Final = {
     "registered": "the deepest registered folder that contains this one",
     "marker_here": "this folder is a vault",
@@ -42,22 +44,6 @@ REASONS: Final = {
     "marker_above": "the nearest folder above that is a vault",
     "personal": "the personal vault",
 }
-
-
-class UnknownVault(Exception):
-    """No vault has this name, id or path; `known` lists the names there are."""
-
-    def __init__(self, known: tuple[str, ...]) -> None:
-        super().__init__("no such vault")
-        self.known = known
-
-
-class AmbiguousVault(Exception):
-    """Several vaults have this name or id; `paths` tells them apart."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        super().__init__("several vaults have that name or id")
-        self.paths = tuple(sorted(map(str, paths)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +57,6 @@ class Applied:
     @property
     def vault(self) -> Vault:
         return self.indexer.vault
-
-
-@dataclass(frozen=True, slots=True)
-class Unopened:
-    """A registered vault whose folder cannot be opened now."""
-
-    entry: RegistryEntry
-    reason: str
 
 
 class Vaults:
@@ -155,7 +133,7 @@ class Vaults:
         with self._lock:
             self._listed = True
             for entry in self._registry.list():
-                self._unopened[entry.path] = Unopened(entry, "it is still being opened")
+                self._unopened[entry.path] = Unopened(entry, "it is still being opened", opening=True)
 
     def refresh(self) -> None:
         """Try again what could not be opened, and take over what the settings of open vaults have become."""
@@ -183,7 +161,7 @@ class Vaults:
             log.warning("vault_not_opened", vault_id=known.entry.vault_id, kind=type(problem).__name__)
         with self._lock:
             if known.entry.path in self._unopened:
-                self._unopened[known.entry.path] = replace(known, reason=str(problem))
+                self._unopened[known.entry.path] = replace(known, reason=str(problem), opening=False)
 
     def _open_entry(self, entry: RegistryEntry, alive: Alive) -> None:
         found = opened_or_known(entry.path, entry.name, entry.vault_id, self._state_home)
@@ -311,8 +289,12 @@ class Vaults:
             return [self._open[given]] if given in self._open else []
 
     def find(self, wanted: str) -> Indexer:
-        """The vault with this id, name or path. UnknownVault, AmbiguousVault."""
-        return self._only(self._matching(wanted))
+        """The vault with this id, name or path. UnknownVault, AmbiguousVault, NotOpen."""
+        unopened, found = self.unopened(), self._matching(wanted)
+        waiting = None if found else only([each for each in unopened if each.is_called(wanted)])
+        if waiting is not None:
+            raise NotOpen(waiting)
+        return self._only(found)
 
     def _only(self, found: Sequence[Indexer]) -> Indexer:
         if len(found) > 1:
@@ -339,9 +321,9 @@ class Vaults:
         """The indexer of a vault that applies, opened for this daemon's life when nobody registered it."""
         self._be_patient()
         with self._lock:
-            present = self._open.get(root)
-        if present is not None:
-            return present
+            present, unopened = self._open.get(root), self._unopened.get(root)
+        if present is not None or (unopened is not None and unopened.opening):
+            return present  # or nobody waits for what may take long: it is told
         try:
             return self._folders.begin(root, partial(self._open_marked, root))()
         except (VaultError, OSError) as problem:
@@ -378,10 +360,10 @@ class Vaults:
         personal = self.personal()
         if personal is not None and all(each.indexer is not personal for each in found):
             found.append(Applied(personal, "personal", REASONS["personal"]))
-        return found or [Applied(each, "registered", "no vault applies to the folder") for each in self.all()]
+        return found or [Applied(each, "registered", ANYWHERE) for each in self.all()]
 
     def chosen(self, wanted: str | None, cwd: Path | None, *, automatic: bool, ambient: bool = True) -> list[Applied]:
-        """The vaults of a call that names one, a layer, or a folder. UnknownVault."""
+        """The vaults of a call that names one, a layer, or a folder. UnknownVault, AmbiguousVault, NotOpen."""
         where = cwd if cwd is not None else self._home
         # not even asked for all of them would an automatic recall mix the layers
         if wanted in (None, "active") or (wanted == "all" and automatic):
@@ -395,6 +377,24 @@ class Vaults:
                 return found
         indexer = self.find(wanted)
         return [Applied(indexer, self._layer(indexer), "named in the call")]
+
+    def looked_through(
+        self, wanted: str | None, cwd: Path | None, *, automatic: bool, ambient: bool = True
+    ) -> tuple[list[Applied], list[Unopened]]:
+        """`chosen` for a call that tells what it could not look through: the vaults that it is for as well and that are
+        not open. UnknownVault, AmbiguousVault."""
+        unopened = self.unopened()
+        try:
+            found = self.chosen(wanted, cwd, automatic=automatic, ambient=ambient)
+        except NotOpen as problem:
+            return [], [problem.unopened]
+        where = self.resolve(cwd if cwd is not None else self._home)
+        meant = {each.entry.path for each in unopened}
+        if automatic:
+            meant &= set(where.roots[:1] if ambient or where.unprompted else ())
+        elif wanted != "all" and (wanted not in (None, "active") or any(each.reason != ANYWHERE for each in found)):
+            meant &= set(where.layer(wanted))
+        return found, [each for each in unopened if each.entry.path in meant - {each.vault.root for each in found}]
 
     def _layer(self, indexer: Indexer) -> Layer:
         return "personal" if indexer.vault.root == self._personal_root() else "registered"

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wikid_daemon.fresh import FreshIndex, Progress
+from wikid_daemon.fresh import FreshIndex
 from wikid_daemon.index import comparison
 from wikid_daemon.index.comparison import Difference
 from wikid_daemon.index.lifecycle import discard, new_staging
 from wikid_daemon.index.lucene import LexicalIndex
 from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.steps import Progress
 from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault.mirror import NoMirror
 

@@ -115,6 +115,7 @@ COMMON: Final[dict[str, str]] = {
     "name": "Its name.",
     "needing": "Chunks that had no vector for the model in use.",
     "next_cursor": "Pass it back as `cursor` for more; null at the end.",
+    "next_line": "The `from_line` to ask on from, where the text is too long for one answer; null where it is whole.",
     "origin": "Where the value comes from.",
     "other_page_id": "The page that the decision is against.",
     "packets_without_page": "Captured sources that no page stands for yet.",

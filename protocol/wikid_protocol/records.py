@@ -127,7 +127,8 @@ class RelationRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One page's text as it is on disk, and what is known of it. `hash` is SHA-256 of the file's bytes; `from_line` is
-    1-based; `generation`, `stale` and `pending` are those of its vault's index, which backlinks come from."""
+    1-based; `next_line` is there where the text asked for goes on; `generation`, `stale` and `pending` are those of its
+    vault's index, which backlinks come from."""
 
     vault_id: VaultId
     vault: str
@@ -149,6 +150,7 @@ class Page:
     generation: int = 0
     stale: bool = True
     pending: int = 0
+    next_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

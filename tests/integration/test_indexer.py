@@ -214,6 +214,44 @@ def test_reindexing_by_force_embeds_everything_anew(make: Make, root: Path) -> N
     assert found(indexer, "tok05zebra") == ["n05"]
 
 
+@pytest.mark.parametrize(
+    ("how", "steps"),
+    [
+        (
+            {"everything": True, "lexical": True, "vectors": True, "force": True},
+            ["building a fresh index", "embedding"],
+        ),
+        ({"everything": True, "lexical": True, "vectors": False, "force": False}, ["reading"]),
+        ({"everything": False, "lexical": False, "vectors": True, "force": True}, ["embedding"]),
+    ],
+    ids=["anew", "in place", "vectors alone"],
+)
+def test_each_step_of_a_reindex_is_told_finely_up_to_its_end(
+    how: dict[str, bool], steps: list[str], make: Make, root: Path
+) -> None:
+    fake = FakeEmbedder()
+    indexer = make(root, fake)
+    until(lambda: embedded(indexer), "every chunk having a vector")
+    told: dict[str, list[float]] = {}
+
+    def progress(step: str, share: float | None) -> None:
+        told.setdefault(step, [])
+        if share is None:
+            return
+        told[step].append(share)
+        if step == "embedding" and len(told[step]) == 2:  # more to embed than there was
+            for number in range(50, 80):
+                write(root, f"n{number}.md", numbered_note(number))
+            until(lambda: indexer.state.pending or indexer.stale, "the new notes being noticed")
+
+    indexer.reindex(**how, progress=progress, cancelled=lambda: False)
+    for step in steps:
+        shares = told[step]
+        assert shares == sorted(set(shares))
+        assert len(shares) >= 10
+        assert (shares[0] < 10, shares[-1]) == (True, 100)
+
+
 # -- incremental equals fresh ------------------------------------------------------------------------------------------
 
 
@@ -330,6 +368,13 @@ def test_an_empty_folder_is_a_vault_that_fills(make: Make, tmp_path: Path) -> No
 # -- the root ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a folder that is gone is back."""
+    monkeypatch.setattr("wikid_daemon.indexer.TROUBLE_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("looks_often")
 def test_t06_a_root_that_went_away_prunes_nothing_and_embeds_nothing_when_it_is_back(
     make: Make, root: Path, tmp_path: Path
 ) -> None:
@@ -349,6 +394,7 @@ def test_t06_a_root_that_went_away_prunes_nothing_and_embeds_nothing_when_it_is_
     assert (fake.embedded, len(contents(indexer))) == ([], 20)
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_a_vault_that_opens_while_its_pages_are_away_keeps_what_it_knew(make: Make, root: Path, tmp_path: Path) -> None:
     make(root).close()
     for path in list(root.iterdir()):

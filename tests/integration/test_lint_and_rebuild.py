@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,16 +14,20 @@ from unicodedata import normalize
 import orjson
 import pytest
 
-from builders import Clock, page, tree, write
-from wikid_daemon import files
+from builders import HANG_GUARD_SECONDS, Clock, base_notes, page, tree, write
+from wikid_daemon import files, surveying
+from wikid_daemon.calls import CallContext
+from wikid_daemon.core.document import Parsed, parse_page
 from wikid_daemon.event_logs import EventLogs
 from wikid_daemon.index import jvm
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.linting import Linting
 from wikid_daemon.rebuilding import Rebuilding
+from wikid_daemon.threads import Cancelled
+from wikid_daemon.unserved import UnknownVault
 from wikid_daemon.vault.registry import Registry
 from wikid_daemon.vault.vault import Vault
-from wikid_daemon.vaults import UnknownVault, Vaults
+from wikid_daemon.vaults import Vaults
 from wikid_protocol import methods as m
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
@@ -54,15 +59,21 @@ class Curating:
     def add(self, root: Path) -> Vault:
         return self.vaults.add(root, None).vault
 
-    def lint(self, root: Path) -> r.LintReport:
+    def lint(self, root: Path, cancelled: threading.Event | None = None) -> r.LintReport:
         """The one report on a vault."""
-        (report,) = self._linting.lint(m.LintParams(vault=str(root))).vaults
+        (report,) = self._linting.lint(m.LintParams(vault=str(root)), call(cancelled)).vaults
         return report
 
-    def rebuild(self, root: Path | None = None, *, cwd: Path | None = None) -> r.MetaRebuild:
+    def rebuild(
+        self, root: Path | None = None, *, cwd: Path | None = None, cancelled: threading.Event | None = None
+    ) -> r.MetaRebuild:
         params = m.RebuildMetaParams(vault=None if root is None else str(root), cwd=None if cwd is None else str(cwd))
-        (done,) = self._rebuilding.rebuild(params).vaults
+        (done,) = self._rebuilding.rebuild(params, call(cancelled)).vaults
         return done
+
+
+def call(cancelled: threading.Event | None = None) -> CallContext:
+    return CallContext(None, cancelled or threading.Event(), lambda _token, _message, _percentage: None, 1)
 
 
 @pytest.fixture
@@ -486,3 +497,94 @@ def test_a_folder_that_is_gone_is_refused(curating: Curating, okf: Path) -> None
     with pytest.raises(RequestRefused) as refused:
         curating.rebuild(okf)
     assert refused.value.kind == "vault_unavailable"
+
+
+# -- cancellation ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unwanted(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, list[str]]:
+    """What cancels a call when it looks at the second page, and the pages that were looked at."""
+    cancelled, seen = threading.Event(), list[str]()
+
+    def watched(path: str, data: bytes, *, strict: bool) -> Parsed:
+        seen.append(path)
+        if len(seen) == 2:
+            cancelled.set()
+        return parse_page(path, data, strict=strict)
+
+    monkeypatch.setattr(surveying, "parse_page", watched)
+    return cancelled, seen
+
+
+def test_a_lint_that_nobody_waits_for_ends_at_the_next_page(
+    curating: Curating, tmp_path: Path, unwanted: tuple[threading.Event, list[str]]
+) -> None:
+    base_notes(tmp_path / "plain", 9)
+    curating.add(tmp_path / "plain")
+    cancelled, seen = unwanted
+    with pytest.raises(Cancelled):
+        curating.lint(tmp_path / "plain", cancelled)
+    assert len(seen) == 2
+
+
+def test_a_rebuild_that_nobody_waits_for_ends_at_the_next_page_and_writes_nothing(
+    curating: Curating, sample_vault: SampleVault, unwanted: tuple[threading.Event, list[str]]
+) -> None:
+    base = sample_vault("project") / ".llm-wiki"
+    curating.add(base.parent)
+    before = generated(base)
+    cancelled, seen = unwanted
+    with pytest.raises(Cancelled):
+        curating.rebuild(base.parent, cancelled=cancelled)
+    assert len(seen) == 2
+    assert generated(base) == before
+
+
+def test_a_rebuild_that_is_cancelled_while_it_writes_ends_at_the_next_file(
+    curating: Curating, okf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curating.add(okf)
+    before = generated(okf / ".llm-wiki")
+    cancelled, atomic_write = threading.Event(), files.atomic_write
+
+    def written(path: Path, data: bytes, *, durable: bool) -> None:
+        atomic_write(path, data, durable=durable)
+        cancelled.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "atomic_write", written)
+        with pytest.raises(Cancelled):
+            curating.rebuild(okf, cancelled=cancelled)
+    after = generated(okf / ".llm-wiki")
+    (path,) = after.keys() - before.keys()
+    assert curating.replayed == []
+    whole = (okf / ".llm-wiki" / path).read_bytes()
+    assert curating.rebuild(okf).rebuilt
+    assert (okf / ".llm-wiki" / path).read_bytes() == whole
+
+
+def test_a_rebuild_that_waits_for_another_one_may_be_cancelled(
+    curating: Curating, okf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curating.add(okf)
+    entered, goes_on = threading.Event(), threading.Event()
+
+    def held(path: str, data: bytes, *, strict: bool) -> Parsed:
+        entered.set()
+        goes_on.wait(HANG_GUARD_SECONDS)
+        return parse_page(path, data, strict=strict)
+
+    monkeypatch.setattr(surveying, "parse_page", held)
+    first = threading.Thread(target=curating.rebuild, args=[okf])
+    first.start()
+    try:
+        assert entered.wait(HANG_GUARD_SECONDS)
+        cancelled = threading.Event()
+        cancelled.set()
+        with pytest.raises(Cancelled):
+            curating.rebuild(okf, cancelled=cancelled)
+    finally:
+        goes_on.set()
+        first.join()
+    assert curating.replayed == [okf]

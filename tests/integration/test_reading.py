@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -32,6 +33,7 @@ from wikid_daemon.vault.vault import Vault, VaultError, open_vault
 from wikid_daemon.vaults import Applied
 from wikid_protocol.errors import RequestRefused
 from wikid_protocol.methods import PageGetParams
+from wikid_protocol.records import Page
 
 NEVER = 1_000.0
 PATHS = [f"n{number:02}.md" for number in range(1, 21)]
@@ -298,6 +300,33 @@ def shown(indexer: Indexer, page_id: str) -> str:
         return pages.get(PageGetParams(page_id=page_id), [Applied(indexer, "project", "")], "m").text
     except RequestRefused as refused:
         return refused.kind
+
+
+def test_a_page_that_is_too_long_for_one_answer_says_where_to_ask_on(
+    make: Make, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["---", "title: Long", "---", *(f"line {number}" for number in range(4, 24)), "x" * 200, "the end"]
+    (root / "long.md").write_text("\n".join(lines))
+    indexer = make()
+    monkeypatch.setattr(pages, "PAGE_TEXT_CODE_POINTS", 100)
+
+    def asked(**params: Any) -> Page:
+        return pages.get(PageGetParams(page_id="long", **params), [Applied(indexer, "project", "")], "m")
+
+    whole, at = list[str](), 1
+    while True:
+        page = asked(from_line=at)
+        assert len(page.text) <= 100
+        whole += page.text.split("\n")
+        if page.next_line is None:
+            break
+        assert page.next_line > page.from_line
+        at = page.next_line
+    # a line that is longer by itself is cut
+    assert whole == [*lines[3:23], "x" * 100, "the end"]
+    # what was not asked for is not missing
+    assert asked(max_lines=3).next_line is None
+    assert [asked(from_line=line).next_line for line in (25, 1_000)] == [None, None]
 
 
 def test_a_page_whose_file_hangs_is_refused_and_the_others_are_shown(make: Make, disk: Disk, root: Path) -> None:

@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,11 @@ from builders import (
     until,
     write,
 )
+from wikid_daemon import checkup, index_calls, pages
 from wikid_daemon import indexer as indexer_module
 from wikid_daemon import updater as updater_module
 from wikid_daemon import vaults as vaults_module
+from wikid_daemon.addressing import one_vault
 from wikid_daemon.health import unopened_status
 from wikid_daemon.index import jvm
 from wikid_daemon.index.catalog import Catalog, CatalogError
@@ -36,15 +40,19 @@ from wikid_daemon.index.pages import new_page
 from wikid_daemon.index.store import Store
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.recall import Recaller
+from wikid_daemon.refusals import translated
 from wikid_daemon.searching import Models
+from wikid_daemon.surveying import meant
+from wikid_daemon.unserved import AmbiguousVault, NotOpen, UnknownVault, Unopened, refusal_of
 from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault import opening
 from wikid_daemon.vault.opening import NotAnswering, SettingsStamp
 from wikid_daemon.vault.registry import Registry, RegistryEntry, RegistryUnreadable
 from wikid_daemon.vault.state import machine_id
 from wikid_daemon.vault.vault import Vault, init_vault, open_vault, path_vault_id
-from wikid_daemon.vaults import AmbiguousVault, Applied, UnknownVault, Vaults
-from wikid_protocol.methods import RecallParams
+from wikid_daemon.vaults import Applied, Vaults
+from wikid_protocol.errors import RequestRefused
+from wikid_protocol.methods import PageGetParams, PageSearchParams, RecallParams
 
 FAKE = FakeEmbedder()
 
@@ -395,6 +403,116 @@ def test_no_vault_waits_for_one_that_is_still_being_opened(
     daemon.vaults.close()
     silence.end()
     assert daemon.vaults.all() == []
+
+
+def test_a_vault_that_is_still_being_opened_is_told_as_that_and_never_as_unknown(
+    daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", NEVER)
+    silent = beside_a_silent_one(daemon, silence)
+    daemon.vaults.start()
+    until(lambda: serving(daemon) == ["good"], "the good vault")
+    for name in ("a silent", str(silent)):
+        with pytest.raises(RequestRefused) as refused:
+            translated(partial(daemon.vaults.find, name))
+        assert (refused.value.kind, refused.value.row.retry) == ("vault_unavailable", True)
+        assert "still being opened" in refused.value.message
+        indexers, left_out = daemon.vaults.looked_through(name, None, automatic=False)
+        assert (indexers, [each.entry.path for each in left_out]) == ([], [silent])
+        searched = pages.search(PageSearchParams(query="n01"), indexers, left_out)
+        assert ([each.kind for each in searched.diagnostics], searched.stale) == (["vault_opening"], True)
+        with pytest.raises(RequestRefused) as refused:
+            pages.get(PageGetParams(page_id="n01"), indexers, "m", left_out)
+        assert refused.value.kind == "vault_unavailable"
+        answer = Recaller(lambda: Models(FAKE, NO_RERANKER), Clock()).recall(
+            RecallParams(query="tok01zebra"), indexers, default_settings(), lambda: False, left_out
+        )
+        assert (answer.reason, answer.stale) == ("vault_opening", True)
+    (unopened,) = daemon.vaults.unopened()
+    assert unopened_status(unopened).state == "indexing"
+    assert (checkup.unopened(unopened).kind, checkup.unopened(unopened).severity) == ("vault_opening", "info")
+    with pytest.raises(UnknownVault):
+        daemon.vaults.find("nowhere")
+
+
+def test_only_the_vaults_that_a_call_is_for_are_told_as_left_out(
+    daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", NEVER)
+    silent = beside_a_silent_one(daemon, silence)
+    init_vault(daemon.home / "user", "me", "personal")
+    daemon.vaults.start()
+    until(lambda: serving(daemon) == ["good"], "the good vault")
+
+    def left_out(wanted: str | None, cwd: Path | None, *, automatic: bool = False) -> list[str]:
+        _, unopened = daemon.vaults.looked_through(wanted, cwd, automatic=automatic)
+        return [each.entry.name for each in unopened]
+
+    for wanted, cwd in [("all", None), (None, silent), ("active", silent / "below"), ("project", silent)]:
+        assert left_out(wanted, cwd) == ["a silent"]
+    for wanted, cwd in [("good", silent), (None, daemon.home / "good"), ("personal", silent), (None, None)]:
+        assert left_out(wanted, cwd) == []
+    assert left_out("all", silent, automatic=True) == ["a silent"]
+    assert left_out("all", daemon.home / "good", automatic=True) == []
+
+
+def test_a_call_for_one_vault_never_takes_another_because_one_is_still_being_opened(
+    daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", NEVER)
+    silent = beside_a_silent_one(daemon, silence)
+    daemon.vaults.start()
+    until(lambda: serving(daemon) == ["good"], "the good vault")
+
+    def refused(wanted: str | None, cwd: Path | None = None) -> tuple[str, str]:
+        with pytest.raises(RequestRefused) as problem:
+            translated(lambda: one_vault(daemon.vaults, wanted, None if cwd is None else str(cwd)))
+        return problem.value.kind, problem.value.hint
+
+    assert refused(None) == ("invalid_params", "name one with: --vault V (a silent, good)")
+    assert refused("a silent")[0] == refused(None, silent)[0] == "vault_unavailable"
+    with pytest.raises(RequestRefused) as problem:
+        meant(daemon.vaults, "all", None)
+    assert problem.value.kind == "vault_unavailable"
+    daemon.vaults.remove("good")
+    assert refused(None)[0] == "vault_unavailable"
+
+
+def test_a_sync_waits_for_a_vault_that_is_still_being_opened(
+    daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", NEVER)
+    monkeypatch.setattr(index_calls, "OPENING_SECONDS", 0.01)
+    beside_a_silent_one(daemon, silence)
+    daemon.vaults.start()
+    until(lambda: silence.waiting, "its thread hanging")
+    looks = 0
+
+    def find() -> tuple[list[Applied], list[Unopened]]:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            silence.end()
+        return daemon.vaults.looked_through("a silent", None, automatic=False)
+
+    with pytest.raises(TimeoutError):
+        index_calls.opened(find, time.monotonic(), lambda: False)
+    with pytest.raises(Cancelled):
+        index_calls.opened(find, time.monotonic() + NEVER, lambda: True)
+    served = index_calls.opened(find, time.monotonic() + HANG_GUARD_SECONDS, lambda: False)
+    assert [each.vault.name for each in served] == ["a silent"]
+
+
+def test_a_sync_of_a_vault_that_cannot_be_opened_says_so_at_once(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.register(tmp_path / "notes", "mine")
+    daemon.vaults.start()
+    until(lambda: not any(each.opening for each in daemon.vaults.unopened()), "the vault being tried")
+    with pytest.raises(NotOpen) as refused:
+        index_calls.opened(
+            lambda: daemon.vaults.looked_through("mine", None, automatic=False), time.monotonic(), lambda: False
+        )
+    refusal = refusal_of(refused.value.unopened)
+    assert (refusal.kind, "still" in refusal.message) == ("vault_unavailable", False)
 
 
 def test_the_settings_of_a_vault_are_seen_while_another_is_silent(daemon: Daemon, silence: Silence) -> None:

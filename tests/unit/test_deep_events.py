@@ -25,7 +25,8 @@ def event(deep: int) -> bytes:
 
 def listed(*lines: bytes) -> r.EventList:
     vault = SimpleNamespace(vault_id="v", name="notes", blocked=None)
-    vaults = SimpleNamespace(chosen=lambda *_, **__: [SimpleNamespace(indexer=SimpleNamespace(vault=vault))])
+    applied = [SimpleNamespace(indexer=SimpleNamespace(vault=vault))]
+    vaults = SimpleNamespace(looked_through=lambda *_, **__: (applied, []))
     log = SimpleNamespace(read_behind=lambda _mark: Lines(b"".join(lines), START))
     calls = EventCalls(cast(Any, vaults), cast(Any, SimpleNamespace(of=lambda _vault: log)))
     return calls.list(m.EventListParams())

@@ -452,6 +452,31 @@ def test_a_page_is_shown_whole_with_its_links_and_without_escapes() -> None:
     assert render.page_context(page).startswith(f"<wikid-notes {MARKER}>\n")
 
 
+def test_a_page_that_was_too_long_for_one_answer_is_shown_to_be_cut() -> None:
+    page = r.Page(
+        vault_id=r.VaultId("v"),
+        vault="home",
+        page_id=r.PageId("a/b"),
+        path="/a/b.md",
+        title="B",
+        type="concept",
+        role="canonical",
+        status="draft",
+        freshness="unverified",
+        text="one\ntwo",
+        hash="0",
+        from_line=5,
+        total_lines=20,
+        marker=MARKER,
+        next_line=7,
+    )
+    assert "too long to be shown whole" in render.page_text(page)
+    assert "goes on at line 7 of 20" in render.page_context(page)
+    whole = replace(page, next_line=None)
+    assert "too long" not in render.page_text(whole)
+    assert "goes on" not in render.page_context(whole)
+
+
 def test_a_look_up_names_pages_as_the_command_takes_them() -> None:
     match = r.PageMatch(
         vault_id=r.VaultId("v"), vault="home", page_id=r.PageId("a/b"), title="A B", type="concept", path="/a/b.md"

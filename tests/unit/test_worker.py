@@ -110,7 +110,8 @@ def context() -> CallContext:
 
 
 def handlers(indexer: Any, **plain: Any) -> Handlers:
-    vaults = SimpleNamespace(chosen=lambda *_, **__: [SimpleNamespace(vault=indexer.vault, indexer=indexer)])
+    applied = [SimpleNamespace(vault=indexer.vault, indexer=indexer)]
+    vaults = SimpleNamespace(chosen=lambda *_, **__: applied, looked_through=lambda *_, **__: (applied, []))
     nothing = cast(Any, None)
     named = {name.replace("__", "/"): work for name, work in plain.items()}
     return Handlers(

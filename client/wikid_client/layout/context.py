@@ -68,7 +68,10 @@ def recall_context(answer: Recall) -> str:
 
 def page_context(page: Page) -> str:
     """A page for a model."""
-    head = joined((f"# {line(page.title)}", line(f"{page.vault}:{page.page_id}"), line(page.type), page.status))
+    goes_on = "" if page.next_line is None else f"cut; goes on at line {page.next_line:,} of {page.total_lines:,}"
+    head = joined(
+        (f"# {line(page.title)}", line(f"{page.vault}:{page.page_id}"), line(page.type), page.status, goes_on)
+    )
     return quoted(f"{head}\n\n{_quote(page.text)}\n", page.marker) + "\n"
 
 

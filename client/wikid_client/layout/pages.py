@@ -41,6 +41,8 @@ def page(found: Page, width: int) -> list[Line]:
     shown = found.from_line - 1 + len(found.text.rstrip("\n").split("\n"))
     if found.from_line > 1 or shown < found.total_lines:
         lines += [BLANK, row(Span(f"lines {found.from_line:,}–{shown:,} of {found.total_lines:,}", "dim"))]
+    if found.next_line is not None:
+        lines += hanging("", "The page is too long to be shown whole; --heading shows a section.", width, style="dim")
     links = [
         *(
             joined((line(each.type).replace("_", " "), line(each.target), line(each.scope or "")), " ")

@@ -13,6 +13,7 @@ import structlog
 from wikid_daemon.index import dense
 from wikid_daemon.index.pages import stored_embedding_text
 from wikid_daemon.index.store import Store
+from wikid_daemon.steps import Progress, telling
 
 WINDOW: Final = 512
 STORE_EVERY: Final = 64
@@ -122,7 +123,7 @@ class Vectors:
         self,
         store: Store,
         force: bool,
-        progress: Callable[[str, float | None], None],
+        progress: Progress,
         cancelled: Callable[[], bool],
         arrived: Callable[[], bool],
         catch_up: Callable[[], None],
@@ -136,11 +137,20 @@ class Vectors:
             store.forget_vectors()
             self._refused.clear()
         needing, total = store.missing, store.catalog.counts()[1]
-        generated = 0
-        while not cancelled() and (attempt := self.fill(store, lambda: cancelled() or arrived())).tried:
+        told, tried, whole, generated = telling(progress, "embedding"), 0, needing, 0
+
+        def interrupted() -> bool:  # asked after each text
+            nonlocal tried
+            tried += 1
+            told(tried, whole + 1)
+            return cancelled() or arrived()
+
+        while not cancelled() and (attempt := self.fill(store, interrupted)).tried:
             generated += attempt.made
             catch_up()
-            progress("embedding", 100.0 * (needing - store.missing) / max(needing, 1))
+            whole = tried + store.missing  # which grows with what has arrived
+        if not cancelled():
+            told(whole, whole)
         return Filled(needing, generated, total - needing)
 
 

@@ -42,9 +42,18 @@ class VaultReader:
         self._lock = threading.Lock()
         self._hanging: set[str] = set()
 
-    def scan(self, known_pages: int) -> Scan:
-        """A look at every file. RootUnavailable, also where the folder does not answer; Cancelled."""
-        return self._looked(lambda alive: scan(self.vault, known_pages=known_pages, alive=alive))
+    def scan(self, known_pages: int, wanted: Alive = lambda: None) -> Scan:
+        """A look at every file. RootUnavailable, also where the folder does not answer; Cancelled, and what `wanted`
+        raises, which is called at each file."""
+
+        def look(alive: Alive) -> Scan:
+            def at_each() -> None:
+                alive()
+                wanted()
+
+            return scan(self.vault, known_pages=known_pages, alive=at_each)
+
+        return self._looked(look)
 
     def scan_paths(self, paths: Iterable[str]) -> Scan:
         """A look at these files and folders. RootUnavailable, also where the folder does not answer; Cancelled."""

@@ -40,6 +40,11 @@ class Resolution:
         active = () if self.active is None else (self.active.root,)
         return active if self.personal is None or self.personal in active else (*active, self.personal)
 
+    def layer(self, name: str | None) -> tuple[Path, ...]:
+        """The roots of the layer `personal` or `project`, or of both for None and `active`; none for any other word."""
+        layers = {None: (True, False), "active": (True, False), "personal": (True,), "project": (False,)}
+        return tuple(root for root in self.roots if (root == self.personal) in layers.get(name, ()))
+
 
 def personal_root(home: Path, wiki_home: str | None) -> Path:
     """The folder around the personal vault: `$WIKI_HOME` when set and not empty, else the home folder."""

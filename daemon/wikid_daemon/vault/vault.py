@@ -12,6 +12,7 @@ import orjson
 
 from wikid_daemon import files
 from wikid_daemon.core import names
+from wikid_daemon.core.events import timestamp_of
 from wikid_daemon.core.page import Finding
 from wikid_daemon.vault.config_json import OKF, BackfillRefused, Blocked, Config, backfill_vault_id, read_config
 from wikid_daemon.vault.state import state_place
@@ -253,7 +254,7 @@ def _bootstrap(root: Path, topic: str, mode: str) -> None:
         "knowledge_format": OKF,
         "vault_id": str(uuid.uuid4()),
     }
-    event = {"topic": topic, "mode": mode, "timestamp": _iso(now), "kind": "bootstrap"}
+    event = {"topic": topic, "mode": mode, "timestamp": timestamp_of(now), "kind": "bootstrap"}
     for folder in (*(f"wiki/{name}" for name in _WIKI_FOLDERS), *_OTHER_FOLDERS):
         (base / folder).mkdir(parents=True, exist_ok=True)
     _create(base / "WIKI_SCHEMA.md", _SCHEMA.encode())
@@ -264,7 +265,3 @@ def _bootstrap(root: Path, topic: str, mode: str) -> None:
 def _create(path: Path, data: bytes) -> None:
     if not os.path.lexists(path):
         files.atomic_write(path, data, durable=True)
-
-
-def _iso(moment: datetime.datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
