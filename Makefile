@@ -2,7 +2,8 @@
 # PYTHON=/path/to/python chooses the interpreter; otherwise scripts/pythons finds one.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-second lint bench bench-compare bench-memory bench-quality bench-record bench-scale bench-storm torture soak size docs requirements clean
+.PHONY: help setup demo test test-second lint bench bench-compare bench-memory bench-quality bench-record bench-scale \
+	bench-storm equivalence torture soak size docs requirements clean
 
 BIN := .venv/bin
 SOURCES := protocol client daemon tests
@@ -50,6 +51,9 @@ bench-record: setup ## keep what the hot paths cost at this commit, for bench-co
 
 bench-compare: setup ## fails where a hot path costs a fifth more processor time than was recorded; about a minute
 	@$(BIN)/python -m wikid_daemon.bench compare
+
+equivalence: setup ## the same calls by every way there is to the daemon: how many answers are the same
+	@$(BIN)/python -m pytest -q tests/e2e/test_equivalence.py
 
 torture: setup ## crashes, damage, random histories and 100,000 wild inputs, for an hour or so
 	@$(BIN)/python tests/torture

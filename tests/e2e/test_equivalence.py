@@ -8,7 +8,9 @@ import http.client
 import json
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,7 +22,7 @@ from mcp_host import Host
 from wikid_client import RequestRefused
 from wikid_client.aio import AsyncClient
 from wikid_daemon.vault.vault import init_vault
-from wikid_protocol.messages import request
+from wikid_protocol import messages
 
 YES, NO = "concepts/yes", "concepts/no"
 VAULT = "waterworks"
@@ -75,11 +77,18 @@ REFUSED = {
 
 class World:
     """The module's daemon with one vault, and one MCP host. Each way takes a question and gives its answer: the result,
-    or an error with kind, message and hint."""
+    or an error with kind, message and hint. `tally` counts the answers that were compared, and those that agreed."""
 
     def __init__(self, daemon: DaemonProcess, host: Host) -> None:
         self.daemon = daemon
         self.host = host
+        self.tally: Counter[str] = Counter()
+
+    @contextmanager
+    def compared(self) -> Iterator[None]:
+        self.tally["compared"] += 1
+        yield
+        self.tally["same"] += 1
 
     def client(self, question: Question) -> Any:
         call: Callable[..., object] = getattr(self.daemon.client, question.method.replace("/", "_"))
@@ -179,7 +188,7 @@ def by_all_ways(questions: dict[str, Question]) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("equivalence")
     wiki = init_vault(folder / VAULT, VAULT, "personal") / ".llm-wiki" / "wiki"
     for page_id, other, hour in ((YES, NO, "dawn"), (NO, YES, "noon")):
@@ -193,7 +202,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         # else what one way was shown would count for the next
         daemon.client.config_set("recallFeedback", value=False)
         with Host(daemon.env, folder / "said", cwd=folder) as host:
-            yield World(daemon, host)
+            yield (made := World(daemon, host))
+    told = (
+        f"equivalence: {len(ANSWERED) + len(REFUSED)} questions by the plain lines and {len(WAYS)} other ways: "
+        f"{made.tally['same']} of {made.tally['compared']} answers the same"
+    )
+    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        print(f"\n{told}")
 
 
 @by_all_ways(ANSWERED)
@@ -201,7 +218,8 @@ def test_every_way_gives_the_same_result(
     world: World, way: Callable[[World, Question], Any], question: Question
 ) -> None:
     plain = world.lines(question)
-    assert lasting(way(world, question)["result"]) == lasting(plain["result"])
+    with world.compared():
+        assert lasting(way(world, question)["result"]) == lasting(plain["result"])
     if question is ANSWERED["recall"]:
         assert plain["result"]["bundles"], "the comparison compares something"
 
@@ -213,10 +231,11 @@ def test_every_way_gives_the_same_refusal(
     plain = world.lines(question)["error"]
     found = way(world, question)["error"]
     assert REFUSED[plain["data"]["kind"]] is question
-    for name in ("kind", "hint", "retry"):
-        assert found["data"].get(name, plain["data"][name]) == plain["data"][name]
-    assert found["message"] == plain["message"]
-    assert found.get("code", plain["code"]) == plain["code"]
+    with world.compared():
+        for name in ("kind", "hint", "retry"):
+            assert found["data"].get(name, plain["data"][name]) == plain["data"][name]
+        assert found["message"] == plain["message"]
+        assert found.get("code", plain["code"]) == plain["code"]
 
 
 def lasting(value: Any) -> Any:
@@ -227,4 +246,4 @@ def lasting(value: Any) -> Any:
 
 
 def _line(question: Question) -> bytes:
-    return request(1, question.method, question.params)
+    return messages.request(1, question.method, question.params)
