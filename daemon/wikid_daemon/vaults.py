@@ -388,6 +388,8 @@ class Vaults:
             found = self.chosen(wanted, cwd, automatic=automatic, ambient=ambient)
         except NotOpen as problem:
             return [], [problem.unopened]
+        if not unopened:
+            return found, []
         where = self.resolve(cwd if cwd is not None else self._home)
         meant = {each.entry.path for each in unopened}
         if automatic:
