@@ -82,11 +82,9 @@ class Vaults:
         self._unopened: dict[Path, Unopened] = {}
         self._listed = False
         self._closing: dict[Path, Indexer] = {}
-        self._settings: dict[Path, SettingsStamp] = {}
-        self._settling: dict[Path, SettingsStamp] = {}
+        self._settings, self._settling = dict[Path, SettingsStamp](), dict[Path, SettingsStamp]()
         self._folders = FolderThreads()
-        self._stop = threading.Event()
-        self._tried = threading.Event()
+        self._stop, self._tried = threading.Event(), threading.Event()
         self._tried.set()
         self._patient_until = 0.0
         self._thread = threading.Thread(target=self._run, name="vaults", daemon=True)
