@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,27 @@ def test_without_one_java_starts_as_ever(tmp_path: Path) -> None:
     assert said[:2] == ["False", "[7]"]
 
 
-def test_a_damaged_one_is_passed_over_in_silence(cache: Path, tmp_path: Path) -> None:
+def cut_short(data: bytes) -> bytes:
+    return data[:100_000]
+
+
+def emptied(_data: bytes) -> bytes:
+    return b""
+
+
+def with_a_page_of_nothing(data: bytes) -> bytes:
+    """As after a power cut, or on a bad disk."""
+    at = len(data) * 6 // 10
+    return data[:at] + bytes(4096) + data[at + 4096 :]
+
+
+@pytest.mark.parametrize("spoilt", [cut_short, emptied, with_a_page_of_nothing])
+def test_a_damaged_one_is_passed_over_in_silence(cache: Path, tmp_path: Path, spoilt: Callable[[bytes], bytes]) -> None:
     damaged = tmp_path / "damaged"
     (damaged / jvm_archive.FOLDER).mkdir(parents=True)
     for each in (cache / jvm_archive.FOLDER).iterdir():
         whole = each.read_bytes()
-        (damaged / jvm_archive.FOLDER / each.name).write_bytes(whole if each.suffix == ".jar" else whole[:100_000])
+        (damaged / jvm_archive.FOLDER / each.name).write_bytes(whole if each.suffix == ".jar" else spoilt(whole))
     said, complaints = searched(damaged, tmp_path / "index")
     assert said[:2] == ["True", "[7]"]
     assert complaints == ""

@@ -31,8 +31,9 @@ RECORD_SECONDS: Final = 120.0
 STAGING_PREFIX: Final = "staging-"
 ABANDONED_SECONDS: Final = 3_600.0
 FREE_BYTES: Final = 300_000_000  # an archive has 25 MB, its making takes twice that
-# what Java has to say about an archive is not for the person who runs wikid
-_QUIET: Final = ("-Xlog:aot=off", "-Xlog:cds=off")
+# what Java has to say about an archive is not for the person who runs wikid; one that is damaged inside it would else
+# not pass over but die of, at every start
+_USE: Final = ("-Xlog:aot=off", "-Xlog:cds=off", "-XX:+VerifySharedSpaces")
 _CLASSES: Final = "classes.jar"
 
 
@@ -63,7 +64,7 @@ def use(cache: Path) -> bool:
     place = _place(cache)
     if place is None or not (place.archive.is_file() and place.classes.is_file()):
         return False
-    jvm.use_archive(jvm.Archive(place.classes, (f"-XX:AOTCache={place.archive}", *_QUIET)))
+    jvm.use_archive(jvm.Archive(place.classes, (f"-XX:AOTCache={place.archive}", *_USE)))
     return True
 
 
@@ -152,6 +153,8 @@ def _make(place: _Place, staging: Path, children: Children) -> None:
         ],
         staging,
     )
+    with archive.open("rb") as made:
+        os.fsync(made.fileno())
     archive.replace(place.archive)
 
 
