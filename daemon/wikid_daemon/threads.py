@@ -113,6 +113,8 @@ class Threads:
                         self._queue.remove(task)
                     raise TimedOut
                 self._finished.wait(left)
+        if task.given_up:
+            raise Cancelled  # by `close`, and the work saw it before its caller did
         return task.result()
 
     def _left(self, task: _Task[Any]) -> float:

@@ -32,6 +32,26 @@ def test_work_gives_what_it_returns_and_raises() -> None:
         few.begin(lambda _alive: 1 // 0)()
 
 
+def test_work_that_saw_the_end_before_its_caller_is_cancelled(released: threading.Event) -> None:
+    few = Threads("ending", 1, NEVER)
+    begun = threading.Event()
+
+    def work(alive: Alive) -> None:
+        begun.set()
+        released.wait(HANG_GUARD_SECONDS)
+        alive()
+
+    wait = few.begin(work)
+    assert begun.wait(HANG_GUARD_SECONDS)
+    few.close()
+    released.set()
+    for each in threading.enumerate():
+        if each.name == "ending":
+            each.join(HANG_GUARD_SECONDS)
+    with pytest.raises(Cancelled):
+        wait()
+
+
 def test_no_more_threads_than_allowed_work_at_once(released: threading.Event) -> None:
     few = Threads("three", 3, NEVER)
     begun: list[int] = []
