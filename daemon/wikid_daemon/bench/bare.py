@@ -74,8 +74,9 @@ def lexical_chunks(catalog: Catalog) -> dict[str, list[LexicalChunk]]:
 def index_pages(root: Path, chunks_of: Mapping[str, Sequence[LexicalChunk]], index: BareLucene) -> int:
     """Read and parse each page below `root`, add its chunks, and show them all at the end; the count of chunks.
 
-    Frontmatter goes through libyaml's safe loader, the body through a whole CommonMark parse. The chunks come ready:
-    they are those that wikid cut from the same pages.
+    Frontmatter goes through libyaml's safe loader, the body through a whole CommonMark parse: by the parser that wikid
+    used when its rate was first compared with this loop's, so that the measure stays the same whatever wikid uses now.
+    The chunks come ready: they are those that wikid cut from the same pages.
     """
     markdown = MarkdownIt("commonmark").enable("table")
     added = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from wikid_daemon.core.cutting import BY_LINE, BY_SENTENCE, count_pieces, cut
 from wikid_daemon.core.page import Block, KnowledgeDocument
 
-VERSION = "2"  # of parsing and cutting: where the same bytes give other pages or chunks than before, it must change
+VERSION = "3"  # of parsing and cutting: where the same bytes give other pages or chunks than before, it must change
 WINDOW = 256  # word pieces that MiniLM reads
 _RESERVED = 12  # start, end, separators, and room for text whose estimate is low
 _TINY_SHARE = 6  # a section under a sixth of the budget is tiny
@@ -67,7 +67,8 @@ def chunk(document: KnowledgeDocument, count_tokens_upper: int = WINDOW) -> list
 def embedding_text(title: str, chunk: Chunk, count_tokens_upper: int = WINDOW) -> str:
     """The text to embed: title and heading path, cut to half of the window if need be, then the chunk's text."""
     prefix = " > ".join((title, *chunk.heading))
-    if count_pieces(prefix) > count_tokens_upper // 2:
+    # a piece is a character at least, and hardly a prefix is long enough to need counting
+    if len(prefix) > count_tokens_upper // 2 < count_pieces(prefix):
         prefix = prefix[: cut(prefix, count_tokens_upper // 2, BY_SENTENCE)[0].end].rstrip()
     # a page of nothing but a title says it once
     return prefix if chunk.text == title else f"{prefix}\n{chunk.text}"
@@ -96,28 +97,28 @@ def _sections(document: KnowledgeDocument) -> list[_Section]:
     """The body's sections in order; those whose heading only leads on to deeper headings are left out."""
     title = _key(document.title)
     path: list[tuple[int, str]] = []
-    sections = [_Section(None, (), (), ())]
+    sections: list[_Section] = []
+    head: Block | None = None
+    parent: tuple[str, ...] = ()
+    heading: tuple[str, ...] = ()
     blocks: list[Block] = []
     for block in document.blocks:
         if block.kind != "heading":
             blocks.append(block)
             continue
-        sections[-1] = replace(sections[-1], blocks=tuple(blocks))
-        blocks = []
-        if not sections[-1].blocks and _level(sections[-1]) < block.level:
-            sections.pop()
+        if blocks or _level(head) >= block.level:
+            sections.append(_Section(head, parent, heading, tuple(blocks)))
         while path and path[-1][0] >= block.level:
             path.pop()
         parent = tuple(text for _, text in path if text)
         is_title = block.level == 1 and _key(block.heading) == title
         path.append((block.level, "" if is_title else block.heading))
-        sections.append(_Section(block, parent, tuple(text for _, text in path if text), ()))
-    sections[-1] = replace(sections[-1], blocks=tuple(blocks))
-    return sections
+        head, heading, blocks = block, tuple(text for _, text in path if text), []
+    return [*sections, _Section(head, parent, heading, tuple(blocks))]
 
 
-def _level(section: _Section) -> int:
-    return section.head.level if section.head is not None else 0
+def _level(head: Block | None) -> int:
+    return head.level if head is not None else 0
 
 
 def _key(heading: str) -> str:
@@ -199,7 +200,7 @@ def _tiny(section: _Section, found: list[_Piece], budget: int) -> _Tiny | None:
 def _join(waiting: list[_Tiny], tiny: _Tiny, budget: int) -> bool:
     """Whether `tiny` may share a chunk with the neighbours before it: brothers only, and within the budget."""
     first = waiting[0].section
-    brothers = first.parent == tiny.section.parent and _level(first) == _level(tiny.section)
+    brothers = first.parent == tiny.section.parent and _level(first.head) == _level(tiny.section.head)
     return brothers and sum(one.pieces for one in waiting) + tiny.pieces <= budget
 
 

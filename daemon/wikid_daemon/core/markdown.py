@@ -1,55 +1,32 @@
 """The structure of a Markdown body, read once: blocks for chunking and link destinations.
 
-CommonMark with tables. The block parser sees the whole body; the inline parser runs only on text that can hold a link.
+CommonMark with tables. The parser, pulldown-cmark, takes time linear in the body, and its events are read as they come.
 """
 
 import re
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-from markdown_it.utils import EnvType
+from pyromark import Markdown, Options
+from pyromark.event import Event, Range
 
 from wikid_daemon.core.page import Block, BlockKind
 
 LONGEST_HEADING = 500  # characters; a longer one is text, so that no chunk carries it as its heading path
-MOST_BRACKETS = 500  # opening brackets read in one go, because time grows with their square
-MOST_LINES = 30_000  # longer bodies go to the line scanner: block tokens of each line would take gigabytes
 
-_KINDS: dict[str, BlockKind] = {
-    "fence": "code",
-    "code_block": "code",
-    "table_open": "table",
-    "paragraph_open": "prose",
-}
-_LISTS = ("bullet_list_open", "ordered_list_open")
+_PARSER = Markdown(options=Options.ENABLE_TABLES)
+_KINDS: dict[str, BlockKind] = {"Paragraph": "prose", "Heading": "prose", "CodeBlock": "code", "Table": "table"}
+_INLINE = ("Emphasis", "Strong", "Link", "Image")
+_AUTOLINKS = ("Autolink", "Email")
 _WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]*)(?:\|([^\[\]\n]*))?\]\]")
-_INLINE_MARKS = re.compile(r"[*_`\[<&\\]")
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
-_ATX_END = re.compile(r"(?:^|[ \t]+)#+[ \t]*$")
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 
 
-class _Markdown(MarkdownIt):
-    """Keeps link destinations as written: vault format §3 decodes them itself and refuses bad percent escapes."""
-
-    def normalizeLink(self, url: str) -> str:
-        return url
-
-    def validateLink(self, url: str) -> bool:  # noqa: ARG002
-        return True
-
-
-_PARSER = (
-    _Markdown("commonmark", {"inline_definitions": True}).enable("table").disable(["emphasis", "entity", "newline"])
-)
-_TEXT = MarkdownIt("commonmark")
+class ParserFailed(Exception):
+    """A fault of the parser's own, not of the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a Markdown link leads, as written, and the 0-based body line of its block."""
+    """Where a Markdown link leads, percent escapes as written, and the 0-based body line of its block."""
 
     href: str
     line: int
@@ -64,104 +41,128 @@ class Outline:
 
 
 def outline(body: str) -> Outline:
-    """Read an LF-normalised body. Bodies beyond `MOST_LINES` know ATX headings, fences and inline links only."""
-    lines = body.count("\n") + 1
-    if lines > MOST_LINES:
-        return _scan(body.split("\n"))
-    env: EnvType = {}
-    tokens: list[Token] = []
-    _PARSER.block.parse(body, _PARSER, env, tokens)
-    return Outline(_without_gaps(_blocks(tokens), lines), tuple(_destinations(tokens, env)))
+    """Read an LF-normalised body."""
+    reader = _Reader(body)
+    try:
+        for event, span in _PARSER.events_with_range(body, merge_text=True):
+            reader.take(event, span)
+    except BaseException as problem:
+        # a panic in Rust is no Exception, and no module exports its class; it must cost this page alone
+        if type(problem).__name__ != "PanicException":
+            raise
+        raise ParserFailed from None
+    return reader.outline()
 
 
-def _blocks(tokens: list[Token]) -> list[Block]:
-    found = []
-    for index, token in enumerate(tokens):
-        span = token.map
-        if span is None or token.level > 1 or token.nesting < 0:
-            continue
-        if token.level == 1:
-            if token.type == "list_item_open":
-                found.append(Block("lines", span[0], span[1]))
-        elif token.type == "heading_open":
-            found.append(_heading(span[0], span[1], int(token.tag[1]), tokens[index + 1].content))
-        elif token.type not in _LISTS:
-            found.append(Block(_KINDS.get(token.type, "lines"), span[0], span[1]))
-    return found
+class _Reader:
+    """Builds an outline from events. Offsets count bytes of UTF-8; a block lasts until the next one begins."""
 
+    def __init__(self, body: str) -> None:
+        self._source = body.encode()
+        self._blocks: list[Block] = []
+        self._destinations: list[Destination] = []
+        self._block: tuple[BlockKind, int, int, str] = ("lines", 0, 0, "")  # the last one: kind, line, level, heading
+        self._end = 0  # of the last block by the parser's account
+        self._depth = 0  # open tags, without lists at the top: each of their items is a block
+        self._images = 0  # open images, whose text holds no links
+        self._inline: int | None = None  # where the inline text being read begins
+        self._words: list[str] | None = None  # of the heading being read
+        self._counted = (0, 0)  # an offset and its line
 
-def _heading(start: int, end: int, level: int, content: str) -> Block:
-    if len(content) > LONGEST_HEADING:
-        return Block("prose", start, end)
-    return Block("heading", start, end, level, plain_text(content))
+    def take(self, event: Event, span: Range) -> None:
+        if isinstance(event, str):
+            if event == "Rule":
+                self._open("Rule", span)
+                self._close("Rule")
+            elif self._words is not None:
+                self._words.append(" ")
+        elif "Start" in event:
+            tag = event["Start"]
+            if isinstance(tag, str):
+                self._open(tag, span)
+                return
+            self._open(next(iter(tag)), span)
+            if "Link" in tag and not self._images and tag["Link"]["link_type"] not in _AUTOLINKS:
+                line = self._line(self._inline_from(span["start"]))
+                self._destinations.append(Destination(tag["Link"]["dest_url"], line))
+            elif "Heading" in tag and self._depth == 1:
+                self._words = []
+        elif "End" in event:
+            ended = event["End"]
+            if isinstance(ended, str):
+                self._close(ended)
+                return
+            self._close(next(iter(ended)))
+            if "Heading" in ended and self._words is not None:
+                self._head(int(ended["Heading"][1]), "".join(self._words))
+                self._words = None
+        else:
+            self._inline_from(span["start"])
+            if self._words is not None:
+                self._words += map(str, event.values())
 
+    def outline(self) -> Outline:
+        self._fill(len(self._source))
+        self._finish(self._line(len(self._source)) + 1)
+        return Outline(tuple(self._blocks), tuple(self._destinations))
 
-def plain_text(content: str) -> str:
-    """Inline Markdown as a reader sees it, on one line; a wikilink shows its label."""
-    if "[[" in content:
-        content = _WIKILINK.sub(lambda link: link.group(2) or link.group(1), content)
-    if _INLINE_MARKS.search(content):
-        tokens: list[Token] = []
-        _TEXT.inline.parse(content, _TEXT, {}, tokens)
-        content = "".join(" " if token.type.endswith("break") else token.content for token in tokens)
-    return " ".join(content.split())
+    def _open(self, tag: str, span: Range) -> None:
+        if tag in _INLINE:
+            self._inline_from(span["start"])
+            self._images += tag == "Image"
+        else:
+            self._inline = None
+            if self._depth == 0:
+                if tag == "List":
+                    return
+                self._fill(span["start"])
+                self._begin(_KINDS.get(tag, "lines"), span["start"])
+                self._end = span["end"]
+        self._depth += 1
 
+    def _close(self, tag: str) -> None:
+        if tag in _INLINE:
+            self._images -= tag == "Image"
+        else:
+            self._inline = None
+            if self._depth == 0:
+                return
+        self._depth -= 1
 
-def _without_gaps(blocks: list[Block], lines: int) -> tuple[Block, ...]:
-    """Stretch each block to the next one, over the blank lines between them."""
-    if not blocks:
-        return (Block("lines", 0, lines),)
-    if blocks[0].start > 0:
-        blocks.insert(0, Block("lines", 0, blocks[0].start))
-    closed = [left if left.end == right.start else replace(left, end=right.start) for left, right in pairwise(blocks)]
-    return (*closed, replace(blocks[-1], end=lines))
+    def _inline_from(self, offset: int) -> int:
+        """Where the inline text around `offset` begins."""
+        if self._inline is None:
+            self._inline = offset
+        return self._inline
 
+    def _head(self, level: int, text: str) -> None:
+        """Make the last block a heading: its text as a reader sees it, on one line; a wikilink shows its label."""
+        if "[[" in text:
+            text = _WIKILINK.sub(lambda link: link[2] or link[1], text)
+        text = " ".join(text.split())
+        if len(text) <= LONGEST_HEADING:
+            self._block = ("heading", self._block[1], level, text)
 
-def _destinations(tokens: list[Token], env: EnvType) -> list[Destination]:
-    found: list[Destination] = []
-    line = 0
-    has_definitions = bool(env.get("references"))
-    for token in tokens:
-        if token.map is not None:
-            line = token.map[0]
-        if token.type == "inline" and ("](" in token.content or (has_definitions and "[" in token.content)):
-            found.extend(Destination(href, line) for href in _inline_hrefs(token.content, env))
-    return found
+    def _fill(self, until: int) -> None:
+        """Link definitions have no events: the text that they leave between blocks is a block of lines."""
+        gap = self._source[self._end : until]
+        text = gap.lstrip()
+        if text:
+            self._begin("lines", until - len(text))
 
+    def _begin(self, kind: BlockKind, offset: int) -> None:
+        line = self._line(offset)
+        self._finish(line)
+        self._block = (kind, line, 0, "")
 
-def _inline_hrefs(content: str, env: EnvType) -> list[str]:
-    """The link destinations in `content`; text with a great many brackets only line by line, such a line not at all."""
-    if content.count("[") > MOST_BRACKETS:
-        rest = content.split("\n") if "\n" in content else []
-        return [href for line in rest if "[" in line for href in _inline_hrefs(line, env)]
-    children: list[Token] = []
-    _PARSER.inline.parse(content, _PARSER, env, children)
-    return [
-        str(child.attrs.get("href", ""))
-        for child in children
-        if child.type == "link_open" and child.markup != "autolink"
-    ]
+    def _finish(self, line: int) -> None:
+        kind, start, level, heading = self._block
+        if line > start:
+            self._blocks.append(Block(kind, start, line, level, heading))
 
-
-def _scan(lines: list[str]) -> Outline:
-    blocks: list[Block] = []
-    destinations: list[Destination] = []
-    fence: str | None = None
-    for index, line in enumerate(lines):
-        opening = _FENCE.match(line)
-        heading = _ATX.match(line) if fence is None else None
-        kind: BlockKind = "lines" if fence is None else "code"
-        if fence is not None:
-            if opening is not None and opening[1].startswith(fence) and not line[opening.end() :].strip():
-                fence = None
-        elif opening is not None:
-            fence, kind = opening[1], "code"
-            blocks.append(Block(kind, index, index + 1))
-        elif heading is not None:
-            text = _ATX_END.sub("", heading[2] or "")
-            blocks.append(_heading(index, index + 1, len(heading[1]), text))
-        elif "](" in line:
-            destinations.extend(Destination(href, index) for href in _inline_hrefs(line, {}))
-        if not blocks or (heading is None and blocks[-1].kind != kind):
-            blocks.append(Block(kind, index, index + 1))
-    return Outline(_without_gaps(blocks, len(lines)), tuple(destinations))
+    def _line(self, offset: int) -> int:
+        """The line of an offset not before the one asked for last."""
+        known, line = self._counted
+        line += self._source.count(b"\n", known, offset)
+        self._counted = (offset, line)
+        return line
