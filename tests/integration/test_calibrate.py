@@ -21,8 +21,8 @@ from wikid_daemon.bench.evidence import PAGES, asked_of, collection_source, gath
 from wikid_daemon.bench.indexing import Workplace, indexed
 from wikid_daemon.bench.rankers import call_for
 from wikid_daemon.core.confidence import (
-    AUTOMATIC_FLOOR,
-    AUTOMATIC_WORDS_FLOOR,
+    AUTOMATIC_FLOORS,
+    CALIBRATED,
     EXPLICIT_FLOOR,
     IDENTITY_CONFIDENCE,
     LITERAL_CONFIDENCE,
@@ -94,7 +94,7 @@ def test_an_uncalibrated_embedder_is_told_and_raises_the_automatic_floor(strange
     answer = strange.ask("tide turns twice quay moon", PIER, mode="hybrid", policy="automatic", explain=True)
     assert kinds(answer) == ["uncalibrated"]
     assert "stranger" in answer.diagnostics[0].message
-    assert (answer.explain or {})["floor"] == UNCALIBRATED_FLOOR > AUTOMATIC_FLOOR
+    assert (answer.explain or {})["floor"] == UNCALIBRATED_FLOOR
     found = items(answer)
     assert found[0].page_id == "concepts/tide"
     assert found[0].score >= UNCALIBRATED_FLOOR
@@ -121,7 +121,7 @@ def test_a_person_who_asks_keeps_the_explicit_floor(strange: Recalls) -> None:
 def test_words_alone_need_no_calibrated_embedder(strange: Recalls) -> None:
     answer = strange.ask("tide turns twice quay", PIER, mode="lexical", policy="automatic", explain=True)
     assert kinds(answer) == []
-    assert (answer.explain or {})["floor"] == AUTOMATIC_WORDS_FLOOR
+    assert (answer.explain or {})["floor"] == AUTOMATIC_FLOORS[""]
 
 
 # -- what rows are fitted on -------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The four BEIR folders that a calibration asks."""
     place = tmp_path_factory.mktemp("collections")
-    for name in calibrate.COLLECTIONS:
+    for name in calibrate.COLLECTIONS[CALIBRATED]:
         corpus = [{"_id": f"d{n}", "title": title, "text": text} for n, (title, text) in enumerate(DOCUMENTS)]
         queries = [{"_id": f"{name}{n}", "text": text} for n, text in enumerate(QUERIES)]
         write(place, f"{name}/corpus.jsonl", "".join(f"{json.dumps(each)}\n" for each in corpus))
@@ -195,7 +195,10 @@ def test_a_calibration_gives_a_row_for_every_kind_of_evidence(judged: Path, coll
     assert set(found.rows) == {"lexical", "dense", "hybrid", "quality"}
     assert found.fitted_on["embedder"] == FAKE.identity
     assert found.fitted_on["date"] == "2026-01-31"
-    assert all(0 <= each.error <= 1 and set(each.errors) >= set(calibrate.COLLECTIONS) for each in found.rows.values())
+    assert all(
+        0 <= each.error <= 1 and set(each.errors) >= set(calibrate.COLLECTIONS[CALIBRATED])
+        for each in found.rows.values()
+    )
     text = calibrate.calibration_text(found)
     given: dict[str, Any] = json.loads(json.dumps(found.to_json()))
     for evidence, row in found.rows.items():

@@ -20,7 +20,7 @@ from wikid_daemon.bench.indexing import Indexed, Workplace, indexed
 from wikid_daemon.bench.own_vault import OwnVaultReport
 from wikid_daemon.bench.quality import Asked
 from wikid_daemon.bench.rankers import ranker
-from wikid_daemon.core.confidence import AUTOMATIC_FLOOR, EXPLICIT_FLOOR
+from wikid_daemon.core.confidence import AUTOMATIC_FLOORS, CALIBRATED, EXPLICIT_FLOOR
 from wikid_daemon.searching import Models
 from wikid_daemon.vault.vault import init_vault
 from wikid_protocol import records as r
@@ -156,7 +156,7 @@ def test_an_answer_by_its_parts_is_recalls_own(vault: Indexed, query: str) -> No
     asking = Asking(vault, ENGINES.models)
     policy = asking.policy(EXPLICIT_FLOOR, automatic=False)
     assert ids(asking.unhurried(query, "hybrid", policy)) == ids(asking.explicit(query, "hybrid").bundles)
-    policy = asking.policy(AUTOMATIC_FLOOR, automatic=True)
+    policy = asking.policy(AUTOMATIC_FLOORS[CALIBRATED], automatic=True)
     automatic = asking.automatic(query)
     if {each.kind for each in automatic.diagnostics}.isdisjoint({"too_late", "deadline_short"}):
         assert ids(asking.unhurried(query, "adaptive", policy)) == ids(automatic.bundles)

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wikid_daemon.core.confidence import (
-    AUTOMATIC_FLOOR,
-    AUTOMATIC_WORDS_FLOOR,
+    AUTOMATIC_FLOORS,
+    BACKGROUNDS,
     CALIBRATED,
     EXPLICIT_FLOOR,
+    FITTED_ON,
     IDENTITY_CONFIDENCE,
     LITERAL_CONFIDENCE,
+    MULTILINGUAL,
     REFERENCE,
     ROWS,
     UNCALIBRATED_FLOOR,
@@ -26,7 +28,9 @@ from wikid_daemon.core.confidence import (
     confidence,
     floor,
     is_calibrated,
+    name_of,
     probability,
+    row_of,
 )
 
 STRANGER = "another-model@0123"
@@ -51,14 +55,14 @@ RANGES = {
 }
 
 
-@given(every_signals, st.sampled_from([CALIBRATED, STRANGER]))
+@given(every_signals, st.sampled_from([*BACKGROUNDS, STRANGER]))
 @settings(deadline=None)
 def test_confidence_is_a_probability(signals: Signals, model: str) -> None:
     assert 0.0 < confidence(signals, model, Background(0.4, 0.1)) < 1.0
 
 
 @pytest.mark.parametrize("name", RANGES)
-@pytest.mark.parametrize("model", [CALIBRATED, STRANGER])
+@pytest.mark.parametrize("model", [*BACKGROUNDS, STRANGER])
 @given(st.data())
 @settings(deadline=None)
 def test_more_of_a_signal_never_means_less_confidence(name: str, model: str, data: st.DataObject) -> None:
@@ -100,16 +104,17 @@ def test_a_page_is_judged_by_the_row_of_what_is_known_of_it(signals: Signals, ev
     assert confidence(signals) == probability(ROWS[CALIBRATED, evidence], signals)
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=[f"{evidence}" for _, evidence in ROWS])
+@pytest.mark.parametrize("row", ROWS.values(), ids=[f"{name}-{evidence}" for name, evidence in ROWS])
 def test_what_speaks_for_a_page_never_counts_against_it(row: Weights) -> None:
     positive = {each.name for each in fields(Weights)} - {"bias", "rank"}
     assert all(getattr(row, name) >= 0.0 for name in positive)
     assert row.rank <= 0.0
 
 
-def test_a_row_weighs_nothing_that_its_evidence_lacks() -> None:
-    rows = {evidence: row for (_, evidence), row in ROWS.items()}
-    assert rows.keys() == {"lexical", "dense", "hybrid", "quality"}
+@pytest.mark.parametrize("name", BACKGROUNDS)
+def test_a_row_weighs_nothing_that_its_evidence_lacks(name: str) -> None:
+    evidences: tuple[Evidence, ...] = ("lexical", "dense", "hybrid", "quality")
+    rows = {evidence: row_of(name, evidence) for evidence in evidences}
     assert (rows["lexical"].cosine, rows["lexical"].rerank) == (0.0, 0.0)
     assert (rows["dense"].coverage, rows["dense"].terms, rows["dense"].rerank) == (0.0, 0.0, 0.0)
     assert rows["hybrid"].rerank == 0.0
@@ -125,7 +130,7 @@ def test_a_page_with_nothing_of_the_query_is_below_every_floor(cosine: float | N
 
 @pytest.mark.parametrize("cosine", [None, 0.75])
 def test_a_page_with_all_of_a_full_query_passes_the_automatic_floor(cosine: float | None) -> None:
-    assert confidence(Signals(1.0, cosine, 5.0)) > AUTOMATIC_FLOOR
+    assert confidence(Signals(1.0, cosine, 5.0)) > max(AUTOMATIC_FLOORS.values())
 
 
 def test_the_floor_of_who_asks_and_the_confidence_of_a_name_are_the_seeds() -> None:
@@ -133,18 +138,17 @@ def test_the_floor_of_who_asks_and_the_confidence_of_a_name_are_the_seeds() -> N
 
 
 def test_what_is_typed_literally_is_worth_showing_and_never_worth_injecting() -> None:
-    assert EXPLICIT_FLOOR < LITERAL_CONFIDENCE < AUTOMATIC_FLOOR
+    assert EXPLICIT_FLOOR < LITERAL_CONFIDENCE < min(AUTOMATIC_FLOORS.values())
 
 
-@pytest.mark.parametrize("model", ["", f"{CALIBRATED}@1", "stranger@1"])
+@pytest.mark.parametrize("model", ["", f"{CALIBRATED}@1", f"{MULTILINGUAL}@1", STRANGER])
 def test_who_asks_is_shown_more_than_a_turn_is_given(model: str) -> None:
     assert floor(model, automatic=False) == EXPLICIT_FLOOR < floor(model, automatic=True) < IDENTITY_CONFIDENCE
 
 
-def test_what_says_less_must_be_surer_before_a_turn() -> None:
-    known, words, unknown = (floor(each, automatic=True) for each in (f"{CALIBRATED}@1", "", "stranger@1"))
-    assert (known, words, unknown) == (AUTOMATIC_FLOOR, AUTOMATIC_WORDS_FLOOR, UNCALIBRATED_FLOOR)
-    assert known < words < unknown
+def test_an_embedder_without_a_fit_must_be_surest_before_a_turn() -> None:
+    assert floor(STRANGER, automatic=True) == UNCALIBRATED_FLOOR > max(AUTOMATIC_FLOORS.values())
+    assert AUTOMATIC_FLOORS.keys() == {"", *BACKGROUNDS}
 
 
 # -- an embedder that no row was fitted for ----------------------------------------------------------------------------
@@ -178,6 +182,28 @@ def test_a_reranker_of_which_nothing_is_known_has_no_say() -> None:
     with_it, without = (Signals(0.5, 0.5, 2.0, rerank=score) for score in (0.9, None))
     assert confidence(with_it, STRANGER, background) == confidence(without, STRANGER, background)
     assert confidence(with_it) != confidence(without)
+
+
+@pytest.mark.parametrize("name", BACKGROUNDS)
+def test_words_alone_weigh_the_same_whatever_embedder_is_there(name: str) -> None:
+    signals = Signals(0.6, None, 2.0)
+    assert confidence(signals, f"{name}@abc") == confidence(signals)
+
+
+@pytest.mark.parametrize("name", BACKGROUNDS)
+def test_every_fitted_embedder_tells_what_it_was_fitted_on(name: str) -> None:
+    assert name_of(FITTED_ON[name]["embedder"]) == name
+    assert {(name, evidence) for evidence in ("dense", "hybrid", "quality")} <= ROWS.keys()
+
+
+@pytest.mark.parametrize("name", BACKGROUNDS)
+def test_the_cosine_of_unrelated_texts_speaks_for_no_page(name: str) -> None:
+    background = BACKGROUNDS[name]
+    near, unrelated = (
+        confidence(Signals(0.0, background.mean + away * background.deviation, 2.0), f"{name}@abc") for away in (5, 0)
+    )
+    assert unrelated < EXPLICIT_FLOOR / 2
+    assert near > 2 * unrelated
 
 
 def test_the_background_moves_nothing_of_a_model_that_was_fitted() -> None:

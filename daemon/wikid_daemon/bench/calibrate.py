@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -36,18 +36,22 @@ from wikid_daemon.core.confidence import (
     AUTOMATIC_TERMS,
     CALIBRATED,
     IDENTITY_CONFIDENCE,
-    ROWS,
+    MULTILINGUAL,
     Background,
     Evidence,
     Weights,
     features,
-    is_calibrated,
+    name_of,
     probability,
+    row_of,
 )
 from wikid_daemon.index.lucene import LUCENE
 from wikid_daemon.index.lucene import SCHEMA as LEXICAL_SCHEMA
 
-COLLECTIONS: Final = ("cranfield", "cacm", "scifact", "xquad-en")
+COLLECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    CALIBRATED: ("cranfield", "cacm", "scifact", "xquad-en"),
+    MULTILINGUAL: ("cranfield", "xquad-en", "xquad-de", "cmrc2018-zh", "jsquad-ja"),
+}
 JUDGED_WEIGHT: Final = 2.0  # with more of it the error over all judged queries passes .08
 QUERIES: Final = 150  # of each collection and half
 FLOORS: Final = (0.3, 0.4, 0.5, 0.6)
@@ -111,22 +115,23 @@ class RowReport:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`fitted_on`: the versions of everything that has a part in a row; `backgrounds` by collection."""
+    """Of the embedder of this `name`. `fitted_on`: the versions of everything that has a part in a row; `backgrounds`
+    by collection."""
 
+    name: str
     fitted_on: Mapping[str, str]
     rows: Mapping[Evidence, RowReport]
     backgrounds: Mapping[str, Background]
 
     @property
-    def reference(self) -> Background:
-        every = self.backgrounds.values()
-        return Background(fmean(each.mean for each in every), fmean(each.deviation for each in every))
+    def background(self) -> Background:
+        return _mean(self.backgrounds)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "fitted_on": dict(self.fitted_on),
             "rows": {evidence: each.to_json() for evidence, each in self.rows.items()},
-            "reference": report.rounded(asdict(self.reference)),
+            "background": report.rounded(asdict(self.background)),
             "backgrounds": {name: report.rounded(asdict(each)) for name, each in self.backgrounds.items()},
         }
 
@@ -139,33 +144,46 @@ class _Found:
     asked: Sequence[Asked]
     gathered: Mapping[Route, Gathered]
 
+    def on_scale(self, background: Background) -> _Found:
+        """The same, with cosines as recall will weigh them."""
+        return replace(self, gathered={route: each.on_scale(background) for route, each in self.gathered.items()})
+
 
 def calibrate(plan: Plan, engines: Engines, workplace: Workplace, date: str | None, say: Say) -> Calibration:
     """Gather, fit and measure. DatasetUnusable where a collection or a model is missing."""
     if engines.notes:
         raise DatasetUnusable(engines.notes[0])
-    if not is_calibrated(engines.identities["embedder"]):
-        raise DatasetUnusable(f"rows are of {CALIBRATED}, and the embedder is {engines.identities['embedder']}")
+    name = name_of(engines.identities["embedder"])
+    if name not in COLLECTIONS:
+        raise DatasetUnusable(f"there are no collections for {name}; there are for {', '.join(COLLECTIONS)}")
     own = judged_source(plan.judged)
-    sources = [own, *(collection_source(plan.collections / name) for name in COLLECTIONS)]
+    sources = [own, *(collection_source(plan.collections / each) for each in COLLECTIONS[name])]
     found = []
     for source in sources:
         others = [each for each in sources if each is not source]
         asked = asked_of(source, others, plan.queries)
         found.append(_Found(source.name, asked, gather(source, asked, engines, workplace, say)))
-    rows = {evidence: _row(evidence, found, own.name, plan.judged_weight) for evidence in USES}
     backgrounds = {each.name: known for each in found if (known := each.gathered["hybrid"].background) is not None}
+    scaled = [each.on_scale(_mean(backgrounds)) for each in found] if name != CALIBRATED else found
+    # words alone know of no embedder
+    fitted_for = [evidence for evidence in USES if evidence != "lexical" or name == CALIBRATED]
+    rows = {evidence: _row(name, evidence, scaled, own.name, plan.judged_weight) for evidence in fitted_for}
     lexical = f"lucene-{LUCENE}/{LEXICAL_SCHEMA}"
     fitted_on = {**engines.identities, "chunker": CHUNKER, "lexical": lexical, **({"date": date} if date else {})}
-    return Calibration(fitted_on, rows, backgrounds)
+    return Calibration(name, fitted_on, rows, backgrounds)
 
 
-def _row(evidence: Evidence, found: Sequence[_Found], own: str, own_weight: float) -> RowReport:
+def _mean(backgrounds: Mapping[str, Background]) -> Background:
+    every = backgrounds.values()
+    return Background(fmean(each.mean for each in every), fmean(each.deviation for each in every))
+
+
+def _row(name: str, evidence: Evidence, found: Sequence[_Found], own: str, own_weight: float) -> RowReport:
     weights = fit_row(evidence, _half(evidence, "tuning", found), {own: own_weight})
     reported = _half(evidence, "reporting", found)
     samples = [sample for _, sample in reported]
     beliefs, labels, shares = believed(weights, samples), labels_of(samples), shares_of(reported)
-    in_use = believed(ROWS[CALIBRATED, evidence], samples)
+    in_use = believed(row_of(name, evidence), samples)
     judged = np.asarray([sample.kind == "judged" for sample in samples])
     names = np.asarray([name for name, _ in reported])
     bins = reliability(beliefs, labels, shares)
@@ -283,13 +301,14 @@ def calibration_text(found: Calibration) -> str:
 
 def as_python(found: Calibration) -> str:
     """What replaces the constants of `core/confidence.py`."""
-    lines = ["FITTED_ON: Final[Mapping[str, str]] = {"]
-    lines += [f'    "{name}": "{value}",' for name, value in found.fitted_on.items()]
-    lines += ["}", "ROWS: Final[Mapping[tuple[str, Evidence], Weights]] = {"]
+    name = "CALIBRATED" if found.name == CALIBRATED else "MULTILINGUAL"
+    lines = [f"FITTED_ON[{name}]: {{"]
+    lines += [f'    "{key}": "{value}",' for key, value in found.fitted_on.items()]
+    lines += ["}", "ROWS:"]
     for evidence, row in found.rows.items():
         bias, *rest = astuple(row.weights)
-        given = "".join(f", {name}={value}" for name, value in zip(SIGNS, rest, strict=True) if value)
-        lines.append(f'    (CALIBRATED, "{evidence}"): Weights({bias}{given}),')
-    reference = found.reference
-    lines += ["}", f"REFERENCE: Final = Background(mean={reference.mean:.3f}, deviation={reference.deviation:.3f})"]
+        given = "".join(f", {key}={value}" for key, value in zip(SIGNS, rest, strict=True) if value)
+        lines.append(f'    ({name}, "{evidence}"): Weights({bias}{given}),')
+    own = found.background
+    lines.append(f"BACKGROUNDS[{name}]: Background(mean={own.mean:.3f}, deviation={own.deviation:.3f})")
     return "\n".join(lines)

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,7 +23,7 @@ from wikid_daemon.bench.judged import JudgedVault, read_judged
 from wikid_daemon.bench.rankers import call_for
 from wikid_daemon.core import expansion, ranking
 from wikid_daemon.core import query as q
-from wikid_daemon.core.confidence import Background, Evidence, Signals
+from wikid_daemon.core.confidence import Background, Evidence, Signals, on_the_reference_scale
 from wikid_daemon.core.query import Terms
 from wikid_daemon.core.ranking import RERANK
 from wikid_daemon.files import atomic_write
@@ -80,6 +80,11 @@ class Gathered:
 
     samples: Sequence[Sample]
     background: Background | None
+
+    def on_scale(self, background: Background) -> Gathered:
+        """The same, with cosines moved from this background onto the reference's."""
+        moved = [replace(each, signals=on_the_reference_scale(each.signals, background)) for each in self.samples]
+        return Gathered(moved, self.background)
 
     def to_json(self) -> dict[str, Any]:
         return {
