@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import settings
 
-from daemon_process import DaemonProcess
+from daemon_process import JAVA_ARCHIVE, DaemonProcess
 from wikid_daemon.log import CALL
 from wikid_daemon.models.catalogue import DEFAULT_MODEL
 from wikid_daemon.models.location import SETTINGS_FILE, models_folder
@@ -18,8 +20,17 @@ from wikid_protocol.endpoint import folders
 
 DATA = Path(__file__).parent / "data"
 
+# how long an example may take would be an assertion about the machine
+settings.register_profile("wikid", deadline=None)
+settings.load_profile("wikid")
+
 # whoever runs the tests in the background has them ignore interrupts, and so would every program that they start
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # each Python has its own, for an archive takes the place of that of another installation
+    JAVA_ARCHIVE.keep_below(config.cache.mkdir(f"java-{sys.implementation.cache_tag}"))
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +58,23 @@ def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
     """A real daemon of this test alone, without a model."""
     with DaemonProcess(tmp_path / "home") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def module_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path_factory.mktemp("shared") / "home") as running:
+        yield running
+
+
+@pytest.fixture
+def shared_daemon(module_daemon: DaemonProcess) -> Iterator[DaemonProcess]:
+    """A real daemon without a model and, at first, without a vault, for tests that leave nothing behind but vaults.
+
+    One for all of a module, since a start costs more than most tests.
+    """
+    yield module_daemon
+    for each in module_daemon.client.vault_list().vaults:
+        module_daemon.client.vault_remove(each.path)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +17,7 @@ from typing import Self
 from builders import environment, until
 from privacy import leaks
 from wikid_client import Client, DaemonNotRunning, VaultRecord, VaultStatus
+from wikid_daemon.index import jvm_archive
 
 WIKID = Path(sys.executable).with_name("wikid")
 NOT_HELD = "needs setpriv, or a user who is not root"
@@ -35,6 +36,36 @@ def _held_to_permissions() -> tuple[str, ...] | None:
 HELD_TO_PERMISSIONS = _held_to_permissions()
 """What a daemon runs under so that permissions hold it as they hold anybody: root reads and writes whatever they say.
 None where that cannot be."""
+
+
+class JavaArchive:
+    """One archive of Java's for every daemon of the tests. With one of its own, each would start without, and make it
+    only after a minute."""
+
+    def __init__(self) -> None:
+        self._kept: Path | None = None
+        self._made = False
+
+    def keep_below(self, cache: Path) -> None:
+        """Where it is made as soon as a daemon needs it, or lies from an earlier run. Before this there is none."""
+        self._kept = cache
+
+    def give_to(self, cache: Path) -> None:
+        """Let the cache folder `cache` have it, unless that has its own."""
+        if self._kept is None:
+            return
+        if not self._made:
+            with suppress(jvm_archive.NotArchived):  # then they start as on a machine that cannot have one
+                jvm_archive.make(self._kept)
+            self._made = True
+        given, made = cache / jvm_archive.FOLDER, self._kept / jvm_archive.FOLDER
+        if made.is_dir() and not given.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # commands run side by side
+                given.symlink_to(made)
+
+
+JAVA_ARCHIVE = JavaArchive()
 
 
 class DaemonProcess:
@@ -88,12 +119,18 @@ class DaemonProcess:
 
     def spawn(self) -> None:
         """Start the process without waiting for anything."""
+        self._give_archive()
         command = [*self._under, sys.executable, "-P", "-m", "wikid_daemon"]
         output = (self.home / "daemon.out").open("ab")
         with output:
             self._process = subprocess.Popen(
                 command, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+
+    def _give_archive(self) -> None:
+        cache = Path(self.env["XDG_CACHE_HOME"])
+        if cache.is_relative_to(self.home):  # or it is somebody else's
+            JAVA_ARCHIVE.give_to(cache / "wikid")
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -133,6 +170,7 @@ class DaemonProcess:
 
     def wikid(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run the `wikid` command to its end."""
+        self._give_archive()  # many start a daemon
         command = [str(WIKID), *arguments]
         return subprocess.run(
             command, env=self.env, cwd=cwd or self.home, capture_output=True, text=True, timeout=60, check=False

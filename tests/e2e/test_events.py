@@ -22,6 +22,11 @@ from wikid_daemon.vault.vault import init_vault
 
 
 @pytest.fixture
+def daemon(shared_daemon: DaemonProcess) -> DaemonProcess:
+    return shared_daemon
+
+
+@pytest.fixture
 def vault(tmp_path: Path, daemon: DaemonProcess) -> Path:
     root = init_vault(tmp_path / "work", "work", "company")
     daemon.add(root, "work")
@@ -128,21 +133,20 @@ def test_an_event_goes_into_the_vault_of_the_folder_and_into_no_other(
     assert (log(vault).read_bytes(), log(other).read_bytes()) == before
 
 
-def test_an_event_of_a_project_whose_vault_cannot_be_opened_goes_nowhere_else(
-    daemon: DaemonProcess, tmp_path: Path
-) -> None:
-    personal = init_vault(Path(daemon.env["HOME"]), "me", "personal")
+def test_an_event_of_a_project_whose_vault_cannot_be_opened_goes_nowhere_else(tmp_path: Path) -> None:
     project = init_vault(tmp_path / "project", "project", "company")
-    daemon.add(project, "project")
-    daemon.stop()
-    project.rename(tmp_path / "away")
-    before = log(personal).read_bytes()
-    daemon.start()
-    project.mkdir()  # there, with nothing in it, as an unmounted disk leaves it
-    with pytest.raises(RequestRefused) as refused:
-        daemon.client.event_append("decision", cwd=str(project))
-    assert refused.value.kind in ("vault_unavailable", "read_only")
-    assert log(personal).read_bytes() == before
+    with DaemonProcess(tmp_path / "home") as daemon:
+        personal = init_vault(Path(daemon.env["HOME"]), "me", "personal")
+        daemon.add(project, "project")
+        daemon.stop()
+        project.rename(tmp_path / "away")
+        before = log(personal).read_bytes()
+        daemon.start()
+        project.mkdir()  # there, with nothing in it, as an unmounted disk leaves it
+        with pytest.raises(RequestRefused) as refused:
+            daemon.client.event_append("decision", cwd=str(project))
+        assert refused.value.kind in ("vault_unavailable", "read_only")
+        assert log(personal).read_bytes() == before
 
 
 def test_nothing_is_written_into_a_plain_folder_or_a_blocked_vault(

@@ -15,6 +15,11 @@ from wikid_client import RequestRefused
 SampleVault = Callable[[str], Path]
 
 
+@pytest.fixture
+def daemon(shared_daemon: DaemonProcess) -> DaemonProcess:
+    return shared_daemon
+
+
 def files_of(base: Path) -> dict[str, str]:
     return {path: digest for path, digest in tree(base).items() if not path.startswith("meta/wikid/")}
 

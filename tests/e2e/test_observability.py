@@ -59,7 +59,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     home = tmp_path_factory.mktemp("observed")
     base_notes(home / "notes")
-    write(home / "notes", "big.md", "# Big\n\n" + "words of no use " * (BIG_PAGE_BYTES // 16))
+    write(home / "notes", "big.md", "# Big\n\n" + "words of no use\n" * (BIG_PAGE_BYTES // 16))
     with DaemonProcess(home / "home", WIKID_LOG="debug") as daemon:
         yield World(daemon, home)
 
@@ -185,6 +185,7 @@ def test_what_was_dropped_is_made_up_for_with_the_newest(world: World) -> None:
     which a busy machine may take for the rest: then it tries again."""
 
     def stalls_and_reads_on() -> bool:
+        world.daemon.client.sync(vault="notes")  # or a change from before would be taken for that of the note below
         with Raw(world.daemon) as lazy, world.listen(kinds=["index/changed"]) as changes:
             lazy.ask(1, "subscribe", kinds=["index/changed"])
             before, read = world.generation(), _pages_read(world)

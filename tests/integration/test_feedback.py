@@ -113,6 +113,13 @@ class World:
 
 
 @pytest.fixture
+def learns_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are looked at, and read again, more often than people need it."""
+    monkeypatch.setattr("wikid_daemon.feedback.TICK_SECONDS", 0.05)
+    monkeypatch.setattr("wikid_daemon.standings.REST_SECONDS", 0.05)
+
+
+@pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     found = World(tmp_path)
     yield found
@@ -241,6 +248,7 @@ def noted(world: World, count: int) -> list[tuple[str, str]]:
     return until(lambda: len(world.actions()) >= count and world.actions(), f"{count} events")
 
 
+@pytest.mark.usefixtures("learns_soon")
 def test_what_was_shown_opened_cited_and_left_is_noted_in_the_background(world: World) -> None:
     world.feedback.start()
     world.recall()
@@ -315,13 +323,16 @@ def test_what_cannot_be_noted_in_time_is_dropped_and_counted(world: World) -> No
 # -- the log and the file ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("learns_soon")
 def test_what_other_programs_append_is_learned(world: World) -> None:
     world.feedback.start()
     world.append(1, "relevant", timedelta())
     until(lambda: world.standings.adjustment(world.vault, ANNA, world.recalls.clock()) > 0, "the event being counted")
     world.append(1, "irrelevant", timedelta())
     world.append(1, "cited", timedelta())
-    until(lambda: (world.projection()[ANNA]["weight"]) == 0.01, "the other events being counted")
+    # what counts in a recall is known a moment before it is written
+    until((world.meta / PROJECTION).exists, "the file")
+    until(lambda: world.projection()[ANNA]["weight"] == 0.01, "the other events being counted")
 
 
 def test_a_line_that_cannot_be_read_disables_feedback_until_it_is_acknowledged(world: World) -> None:
@@ -389,6 +400,7 @@ def test_a_deleted_page_leaves_the_file(world: World) -> None:
     assert set(world.projection()) == {BERT}
 
 
+@pytest.mark.usefixtures("learns_soon")
 def test_a_page_that_comes_back_has_its_standing_again(world: World) -> None:
     world.append(1, "relevant", timedelta())
     text = (world.wiki / f"{ANNA}.md").read_text()

@@ -51,6 +51,12 @@ def indexer(root: Path, tmp_path: Path, fake: FakeEmbedder, monkeypatch: pytest.
     made.close()
 
 
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a folder that is gone is back."""
+    monkeypatch.setattr("wikid_daemon.indexer.TROUBLE_SECONDS", 0.05)
+
+
 def own_files(root: Path) -> dict[str, tuple[str, int]]:
     """What is the vault's own: the bytes and the inode of each file outside the generated tree."""
     kept = {path: digest for path, digest in tree(root).items() if "/meta/wikid/" not in path}
@@ -137,6 +143,7 @@ def test_a_catalog_that_is_cut_short_while_running_is_made_again(
         assert differences(contents(indexer, QUERIES, fake), contents(fresh, QUERIES, fake)) == []
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_a_vault_that_is_moved_away_is_not_made_again_in_its_old_place(
     indexer: Indexer, root: Path, tmp_path: Path, fake: FakeEmbedder
 ) -> None:
@@ -155,6 +162,7 @@ def test_a_vault_that_is_moved_away_is_not_made_again_in_its_old_place(
     assert vault_status(indexer).rebuilt == ()
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_a_vault_that_is_moved_away_while_its_tree_is_looked_at_keeps_its_index(
     indexer: Indexer, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
