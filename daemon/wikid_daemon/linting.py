@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -79,10 +78,10 @@ class Linting:
         remarks += map(remark, vault.findings)
         if blocked is not None and not blocked.serve:
             return 0, in_order(remarks)
-        _catch_up(indexer, context)
+        caught_up = _catch_up(indexer, context)
         found = survey(indexer, context.alive)
         remarks += lint(found, strict=vault.strict, vault_id=vault.vault_id, now=self._now())
-        remarks += _search(indexer)
+        remarks += _search(indexer, caught_up=caught_up)
         if vault.kind == "wiki":
             context.alive()
             stream = self._logs.of(vault).read()
@@ -94,16 +93,20 @@ class Linting:
         return len(found.documents), in_order(remarks)
 
 
-def _catch_up(indexer: Indexer, context: CallContext) -> None:
-    """A page saved a moment ago is no stale index; what still is one after that is told."""
-    with contextlib.suppress(TimeoutError, VaultError):
+def _catch_up(indexer: Indexer, context: CallContext) -> bool:
+    """Whether all that was saved before is searchable: a page saved a moment ago is no stale index."""
+    try:
         indexer.sync(CAUGHT_UP_SECONDS, context.cancelled.is_set)
+    except (TimeoutError, VaultError):
+        return False
+    return True
 
 
-def _search(indexer: Indexer) -> list[Remark]:
+def _search(indexer: Indexer, *, caught_up: bool) -> list[Remark]:
     state = indexer.state
     failed = {printable(path): reason for path, reason in list(state.failed.items())}
-    return search_remarks(state.state, state.reason, state.pending, failed)
+    # what is noticed after that was saved after it, or is told late and once more
+    return search_remarks(state.state, state.reason, 0 if caught_up else state.pending, failed)
 
 
 def _edited(vault: Vault, found: Survey) -> list[Remark]:

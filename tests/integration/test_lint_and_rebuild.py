@@ -15,9 +15,10 @@ import orjson
 import pytest
 
 from builders import HANG_GUARD_SECONDS, Clock, base_notes, page, tree, write
-from wikid_daemon import files, surveying
+from wikid_daemon import files, linting, surveying
 from wikid_daemon.calls import CallContext
 from wikid_daemon.core.document import Parsed, parse_page
+from wikid_daemon.core.survey import Survey
 from wikid_daemon.event_logs import EventLogs
 from wikid_daemon.index import jvm
 from wikid_daemon.indexer import Indexer
@@ -400,6 +401,22 @@ def test_the_sample_vaults_have_the_findings_they_were_made_with(curating: Curat
     assert codes(report, "analyses/resolution-2c9b1f6e.md") == ["resolution_id_mismatch"]
     assert (report.pages, report.errors) == (40, 0)
     assert sum(report.findings_by_code.values()) == report.warnings + report.hints == len(report.findings)
+
+
+def test_what_is_noticed_while_a_vault_is_linted_is_no_stale_index(
+    curating: Curating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was saved meanwhile, or one of which a busy system tells late, and once more."""
+
+    def survey(indexer: Indexer, alive: Callable[[], None]) -> Survey:
+        found = surveying.survey(indexer, alive)
+        indexer.state.pending = 1
+        return found
+
+    base_notes(tmp_path / "notes", 2)
+    curating.add(tmp_path / "notes")
+    monkeypatch.setattr(linting, "survey", survey)
+    assert "search_stale" not in curating.lint(tmp_path / "notes").findings_by_code
 
 
 def test_lint_changes_nothing_at_all(curating: Curating, sample_vault: SampleVault) -> None:
