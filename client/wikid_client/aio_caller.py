@@ -15,11 +15,18 @@ from weakref import WeakSet
 
 from wikid_client.aio_connection import Connection, Message, NeverSent, NobodyListens, bounded, open_connection
 from wikid_client.aio_listening import AsyncSubscription
-from wikid_client.caller import DEFAULT_TIMEOUT, OnProgress, answer_of, within
-from wikid_client.transport import START_HINT, ConnectionLost, SocketTransport
+from wikid_client.caller import DEFAULT_TIMEOUT, OnProgress, answer_of, may_ask_again, within
+from wikid_client.transport import (
+    GLANCE_SECONDS,
+    GLANCE_STEP,
+    START_HINT,
+    ConnectionLost,
+    SocketTransport,
+    socket_file,
+)
 from wikid_protocol import __version__
 from wikid_protocol.endpoint import socket_path
-from wikid_protocol.errors import DaemonNotRunning
+from wikid_protocol.errors import DaemonNotRunning, RequestRefused
 from wikid_protocol.limits import OLDEST_PROTOCOL, PROTOCOL_VERSION
 from wikid_protocol.records import Initialized
 from wikid_protocol.subscriptions import EventKind
@@ -73,6 +80,8 @@ class AsyncCaller:
         self._server: Initialized | None = None
         self._subscriptions: WeakSet[AsyncSubscription] = WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: int | None = None
+        self._file: tuple[int, int, int] | None = None  # that was connected to
 
     @property
     def server(self) -> Initialized | None:
@@ -122,22 +131,40 @@ class AsyncCaller:
         seconds = within(call.timeout, self._timeout)
         async with bounded(seconds):
             try:
-                answer = await self._ask(call, seconds)
+                connection, answer = await self._ask(call, seconds)
+                if call.again and await self._was_left(connection, answer):
+                    _, answer = await self._ask(call, seconds)
             except ConnectionLost as error:  # the daemon was restarted; reading twice harms nothing
                 if not call.again and not isinstance(error, NeverSent):
                     raise
-                answer = await self._ask(call, seconds)
+                _, answer = await self._ask(call, seconds)
         return answer_of(call.kind, call.method, answer)
 
-    async def _ask(self, call: CallOf[Any], seconds: float) -> Message:
+    async def _was_left(self, connection: Connection, answer: Message) -> bool:
+        """Whether a daemon that goes away refuses. Its connection may still answer other calls, but takes no more."""
+        if "error" not in answer or not may_ask_again(RequestRefused.from_wire(answer["error"])):
+            return False
+        give_up = time.monotonic() + GLANCE_SECONDS
+        while self._connection is connection and connection.alive:
+            if socket_file(self._path) != self._file:
+                self._connection = None
+                return True
+            if time.monotonic() >= give_up:
+                return False
+            await asyncio.sleep(GLANCE_STEP)
+        return True
+
+    async def _ask(self, call: CallOf[Any], seconds: float) -> tuple[Connection, Message]:
         connection = await self._connected(seconds, start=self._start)
-        return await connection.call(call.method, call.params, call.progress)
+        return connection, await connection.call(call.method, call.params, call.progress)
 
     async def _connected(self, seconds: float, *, start: bool) -> Connection:
         """The open connection, made where there is none. Callers that come at once share one."""
         if self._loop not in (None, asyncio.get_running_loop()):
             raise RuntimeError("a client belongs to one event loop: make another AsyncClient for this one")
-        self._loop = asyncio.get_running_loop()
+        if self._process not in (None, os.getpid()):
+            raise RuntimeError("a client belongs to one process: make another AsyncClient after a fork")
+        self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         async with self._opening:
             if self._connection is not None and self._connection.alive:
                 return self._connection
@@ -150,7 +177,7 @@ class AsyncCaller:
                 await connection.close()
                 raise
             connection.allow(self._server.limits.calls_in_flight)
-            self._connection = connection
+            self._connection, self._file = connection, socket_file(self._path)
             return connection
 
 

@@ -19,11 +19,11 @@ except ModuleNotFoundError as missing:
         "wikid's asynchronous client needs aiohttp; run: pip install 'wikid-memory[async]'", name="aiohttp"
     ) from missing
 
-from wikid_client.caller import OnProgress, given, message_of, progress_of, token_of
+from wikid_client.caller import OnProgress, given, line_of, message_of, progress_of, token_of
 from wikid_client.transport import ConnectionLost, check_peer, too_slow
 from wikid_protocol.errors import DaemonFailed, RequestRefused
 from wikid_protocol.limits import LIMITS
-from wikid_protocol.messages import notification, request
+from wikid_protocol.messages import notification
 
 if sys.platform == "win32":
     from wikid_client import aio_pipe
@@ -83,7 +83,7 @@ class Connection:
             self._calls += 1
             call_id = self._calls
             token = None if progress is None else token_of(call_id)
-            line = request(call_id, method, given(params, token))
+            line = line_of(call_id, method, given(params, token))
             waiting = _Waiting(asyncio.get_running_loop().create_future(), progress, arrived)
             self._waiting[call_id] = waiting
             try:

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from wikid_client.aio_connection import Connection, Message, bounded
-from wikid_client.caller import answer_of
-from wikid_client.listening import Change, change_in, may_subscribe_again
+from wikid_client.caller import answer_of, may_ask_again
+from wikid_client.listening import Change, change_in
 from wikid_client.transport import ConnectionLost, TooSlow
 from wikid_protocol.errors import DaemonNotRunning, RequestRefused, WikidError
 from wikid_protocol.subscriptions import EventKind, IndexChanged, Subscribed
@@ -105,7 +105,7 @@ class AsyncSubscription:
                 await self._subscribe(start=False)
                 return
             except RequestRefused as error:
-                if not may_subscribe_again(error):
+                if not may_ask_again(error):
                     raise
             except (ConnectionLost, DaemonNotRunning, TooSlow):
                 pass

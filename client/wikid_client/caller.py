@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from _thread import allocate_lock, get_ident  # `threading` would be loaded for these two alone
+from _thread import LockType, allocate_lock, get_ident  # `threading` would be loaded for these alone
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +16,7 @@ from wikid_client.transport import ConnectionLost, SocketTransport, Transport
 from wikid_protocol.decode import DecodeError, decode
 from wikid_protocol.endpoint import socket_path
 from wikid_protocol.errors import DaemonFailed, RequestRefused
+from wikid_protocol.limits import LIMITS
 from wikid_protocol.messages import parse, request
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ DEFAULT_TIMEOUT: Final = 30.0
 LONG_TIMEOUT: Final = 3_600.0
 OWN_CLIENT_HINT: Final = "give each thread a client of its own"
 
-_LONGEST_WAIT: Final = 1_000_000.0  # a lock takes no endless time
+_LONGEST_WAIT: Final = 1_000_000.0  # neither locks nor sockets take an endless one
 
 
 class LaterRecords:
@@ -64,8 +65,8 @@ class Caller:
         self._transport = transport or SocketTransport(_socket(endpoint), start=start)
         self._timeout = timeout
         self._calls = 0
-        self._turn = allocate_lock()
-        self._caller: int | None = None
+        self._turns: dict[int, LockType] = {}
+        self._caller: tuple[int, int] | None = None  # process and thread
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +83,7 @@ class Caller:
     def _read(self, kind: type[T], method: str, params: dict[str, Any], timeout: float | None) -> T:
         deadline = self._deadline(timeout)
         try:
-            return self._call(kind, method, params, deadline)
+            return self._call(kind, method, params, deadline, again=True)
         except ConnectionLost:  # the daemon was restarted; reading twice harms nothing
             return self._call(kind, method, params, deadline)
 
@@ -97,7 +98,7 @@ class Caller:
         return self._call(kind, method, params, self._deadline(timeout), progress)
 
     def _deadline(self, timeout: float | None) -> float:
-        return time.monotonic() + (self._timeout if timeout is None else timeout)
+        return time.monotonic() + within(timeout, self._timeout)
 
     def _call(
         self,
@@ -106,27 +107,40 @@ class Caller:
         params: dict[str, Any],
         deadline: float,
         progress: OnProgress | None = None,
+        *,
+        again: bool = False,
     ) -> T:
-        self._take_turn(deadline)
+        """With `again`, ConnectionLost also where a daemon that is going away refuses the call."""
+        turn = self._take_turn(deadline)
         try:
-            answer = self._ask(method, params, deadline, progress)
+            return answer_of(kind, method, self._ask(method, params, deadline, progress))
+        except RequestRefused as refused:
+            if again and may_ask_again(refused) and self._daemon_leaves():
+                self._transport.close()
+                raise ConnectionLost(refused.message, hint=refused.hint) from refused
+            raise
         finally:
             self._caller = None
-            self._turn.release()
-        return answer_of(kind, method, answer)
+            turn.release()
 
-    def _take_turn(self, deadline: float) -> None:
-        if self._caller == get_ident():
+    def _take_turn(self, deadline: float) -> LockType:
+        caller = (os.getpid(), get_ident())
+        if self._caller == caller:
             raise RuntimeError("a client makes one call at a time: a progress callback needs a client of its own")
-        if not self._turn.acquire(timeout=min(max(deadline - time.monotonic(), 0), _LONGEST_WAIT)):
+        turn = own_lock(self._turns)
+        if not turn.acquire(timeout=min(max(deadline - time.monotonic(), 0), _LONGEST_WAIT)):
             raise DaemonFailed("another thread's call over this client did not end in time", hint=OWN_CLIENT_HINT)
-        self._caller = get_ident()
+        self._caller = caller
+        return turn
+
+    def _daemon_leaves(self) -> bool:
+        return isinstance(self._transport, SocketTransport) and self._transport.is_left()
 
     def _ask(self, method: str, params: dict[str, Any], deadline: float, progress: OnProgress | None) -> dict[str, Any]:
         self._calls += 1
         call_id = self._calls
         token = None if progress is None else token_of(call_id)
-        line = request(call_id, method, given(params, token))
+        line = line_of(call_id, method, given(params, token))
         answered = False
         try:
             self._transport.connect(deadline)
@@ -156,8 +170,8 @@ def _socket(endpoint: str | os.PathLike[str] | None) -> Path:
 
 
 def within(timeout: float | None, otherwise: float) -> float:
-    """How long a call may take that has a time-out of its own. None at all, 0, is one too."""
-    return otherwise if timeout is None else timeout
+    """How long a call may take that has a time-out of its own. None at all, 0, is one too; for ever is very long."""
+    return min(otherwise if timeout is None else timeout, _LONGEST_WAIT)
 
 
 def token_of(call_id: int) -> str:
@@ -171,6 +185,27 @@ def given(params: dict[str, Any], progress_token: str | None) -> dict[str, Any]:
     if progress_token is not None:
         sent["progress_token"] = progress_token
     return sent
+
+
+def own_lock(locks: dict[int, LockType]) -> LockType:
+    """This process's lock: one that was held while the process was forked would never be free in it."""
+    return locks.setdefault(os.getpid(), allocate_lock())
+
+
+def line_of(call_id: int, method: str, params: dict[str, Any]) -> bytes:
+    """A call as it is sent; RequestRefused where no message can hold it."""
+    try:
+        line = request(call_id, method, params)
+    except TypeError as error:  # text with half a character, such as the name of a file that is not in UTF-8
+        raise RequestRefused("invalid_params", f"{method} cannot be asked with this: {error}") from error
+    if len(line) > LIMITS.message_bytes:
+        raise RequestRefused("message_too_large", f"a message may have at most {LIMITS.message_bytes} bytes")
+    return line
+
+
+def may_ask_again(refused: RequestRefused) -> bool:
+    """Whether another daemon, or this one later, may do what was asked: one that stops cancels what it has begun."""
+    return refused.row.retry or refused.kind == "cancelled"
 
 
 def message_of(data: bytes) -> dict[str, Any]:
@@ -193,7 +228,7 @@ def answer_of(kind: type[T], method: str, answer: dict[str, Any]) -> T:
     except DecodeError as error:
         raise DaemonFailed(
             f"the daemon's answer to {method} cannot be read: {error}",
-            hint="client and daemon may differ in version; run: wikid restart",
+            hint="client and daemon may differ in version; see: wikid doctor",
         ) from error
 
 

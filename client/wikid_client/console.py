@@ -96,6 +96,8 @@ class Console:
 def open_console(env: Mapping[str, str] | None = None) -> Console:
     """The console of this process. Characters that its encoding lacks get stand-ins; nothing is refused."""
     env = os.environ if env is None else env
+    # a stream that was closed before the command began is None
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     codecs.register_error("wikid_stand_in", _stand_in)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -122,6 +124,10 @@ def columns(env: Mapping[str, str], out: TextIO) -> int:
     else:
         found = PIPED_WIDTH
     return max(_NARROWEST, min(found, _WIDEST))
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def _is_terminal(stream: TextIO) -> bool:

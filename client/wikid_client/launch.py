@@ -67,7 +67,9 @@ def start_daemon(path: Path, connect: Callable[[], T | None], deadline: float) -
             break
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
-    raise DaemonNotRunning(f"the wikid daemon was started but {how}", hint=f"see {log}, or run: wikid serve")
+    # what it said went nowhere where the file could not be opened
+    hint = f"see {log}, or run: wikid serve" if os.access(log, os.W_OK) else "see why with: wikid serve"
+    raise DaemonNotRunning(f"the wikid daemon was started but {how}", hint=hint)
 
 
 def _spawn(command: list[str], path: Path, log: Path) -> subprocess.Popen[bytes]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from _thread import allocate_lock  # `threading` would be loaded for this alone
+from _thread import LockType  # `threading` would be loaded for this alone
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from wikid_client.caller import answer_of, given, message_of
+from wikid_client.caller import answer_of, given, may_ask_again, message_of, own_lock
 from wikid_client.transport import ConnectionLost, SocketTransport, TooSlow
 from wikid_protocol.decode import DecodeError, decode
 from wikid_protocol.errors import DaemonNotRunning, RequestRefused
@@ -47,7 +47,7 @@ class Subscription:
         self._kinds = tuple(kinds)
         self._since = None if since is None else dict(since)
         self._timeout = timeout
-        self._turn = allocate_lock()
+        self._turns: dict[int, LockType] = {}
         self._open = False
         self._closed = False
 
@@ -57,7 +57,7 @@ class Subscription:
         return dict(self._since or {})
 
     def __enter__(self) -> Self:
-        with self._turn:
+        with own_lock(self._turns):
             self._subscribe(self._transport, self._timeout)
         return self
 
@@ -79,7 +79,7 @@ class Subscription:
         """The next change. None when `timeout` seconds pass first, or the subscription is closed. A daemon that is
         silent when it is subscribed to anew may take a second more."""
         until = None if timeout is None else time.monotonic() + timeout
-        with self._turn:
+        with own_lock(self._turns):
             try:
                 return self._next(until)
             finally:
@@ -89,11 +89,12 @@ class Subscription:
     def close(self) -> None:
         """End the subscription. A thread that waits for the next change gets none, within half a second."""
         self._closed = True
-        if self._turn.acquire(blocking=False):
+        turn = own_lock(self._turns)
+        if turn.acquire(blocking=False):
             try:
                 self._transport.close()
             finally:
-                self._turn.release()
+                turn.release()
 
     def _next(self, until: float | None) -> Change | None:
         pause = _FIRST_PAUSE
@@ -104,7 +105,7 @@ class Subscription:
                     self._subscribe(self._transport.sibling(start=False), self._patience(until))
                 line = self._transport.receive_by(glance if until is None else min(glance, until))
             except RequestRefused as refused:
-                if not may_subscribe_again(refused):
+                if not may_ask_again(refused):
                     raise
                 self._open = False
             except (ConnectionLost, DaemonNotRunning, TooSlow):
@@ -144,11 +145,6 @@ class Subscription:
             raise
         self._since = begun.generations if self._since is None else self._since
         self._open = True
-
-
-def may_subscribe_again(refused: RequestRefused) -> bool:
-    """Whether another daemon, or this one later, may take the subscription: one that stops cancels what it is asked."""
-    return refused.row.retry or refused.kind == "cancelled"
 
 
 def change_in(message: dict[str, Any]) -> Change | None:

@@ -180,11 +180,14 @@ class _Entrance(asyncio.Protocol):
             self._next.data_received(self._unread)
             return
         if self._peer is None:
-            self._peer = Peer(self._send, self._send, lambda: self._call(self.drop))
+            self._peer = Peer(self._send, self._send, lambda: self._call(self.drop), self._hang_up)
             self._daemon.join(self._peer)
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             self._daemon.receive(line, self._peer)
+
+    def _hang_up(self) -> None:
+        self._call(self._transport.close)
 
     def _send(self, line: bytes) -> None:
         self._call(lambda: self._transport.write(line))

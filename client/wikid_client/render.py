@@ -51,8 +51,8 @@ def verify_text(found: r.VerifyReports, *, width: int = WIDTH) -> str:
     return plain(status.verified(found, width))
 
 
-def sync_text(found: r.SyncedVaults) -> str:
-    return plain(status.synced(found))
+def sync_text(found: r.SyncedVaults, *, width: int = WIDTH) -> str:
+    return plain(status.synced(found, width))
 
 
 def models_text(found: r.ModelList, *, width: int = WIDTH) -> str:

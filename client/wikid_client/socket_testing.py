@@ -74,7 +74,7 @@ class SocketDoor:
             with contextlib.suppress(OSError):  # nobody there to be told
                 send(line)
 
-        peer = Peer(send, tell, lambda: _shut(connection))
+        peer = Peer(send, tell, lambda: _shut(connection), lambda: _shut(connection))
         self._daemon.join(peer)
         with connection, connection.makefile("rb") as lines, contextlib.suppress(OSError):
             for line in lines:

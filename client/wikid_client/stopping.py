@@ -7,7 +7,6 @@ next connection is already the next daemon's. Its end is the daemon's own word t
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from wikid_client.caller import answer_of, message_of
-from wikid_client.transport import Connection, try_connect
+from wikid_client.transport import Connection, socket_file, try_connect
 from wikid_protocol.errors import DaemonFailed, DaemonNotRunning
 from wikid_protocol.memories import Done, Pong
 from wikid_protocol.messages import request
@@ -51,19 +50,19 @@ def shut_down(path: Path, timeout: float, *, wanted: Callable[[Pong], bool] | No
         if sys.platform != "win32" and path.exists() and not path.is_socket():
             raise DaemonNotRunning(f"{path} is in the way: it is not a socket", hint="move it elsewhere")
         return Stopped(was_running=False)
-    found, file = None, _file(path)
+    found, file = None, socket_file(path)
     try:
         if wanted is not None:
             found = _ask(connection, Pong, "ping", {}, deadline)
             if not wanted(found):
                 return Stopped(was_running=False, daemon=found)
         _ask(connection, Done, "shutdown", {"drain_ms": DRAIN_MS}, deadline)
-        _await_end(connection, path, deadline)
+        _await_end(connection, deadline)
     except _Ended:
         pass  # somebody else was first
     finally:
         connection.close()
-    return Stopped(was_running=True, daemon=found, held=file is not None and _file(path) == file)
+    return Stopped(was_running=True, daemon=found, held=file is not None and socket_file(path) == file)
 
 
 def _ask(connection: Connection, kind: type[T], method: str, params: dict[str, object], deadline: float) -> T:
@@ -84,25 +83,13 @@ def _ask(connection: Connection, kind: type[T], method: str, params: dict[str, o
     return answer_of(kind, method, message_of(answer))
 
 
-def _await_end(connection: Connection, path: Path, deadline: float) -> None:
-    """Until the connection ends, or the socket file is gone: then others may have the place already."""
-    connection.settimeout(_POLL_SECONDS)
-    while sys.platform == "win32" or _file(path) is not None:
-        try:
-            if not connection.recv(_CHUNK):
-                return
-        except TimeoutError:
-            pass
-        except OSError:
-            return
-        if time.monotonic() >= deadline:
-            raise DaemonFailed("the daemon said it would stop but still listens", hint="see: wikid status")
-
-
-def _file(path: Path) -> tuple[int, int, int] | None:
-    """Which socket file is at `path`. On Windows none: to look at a pipe is to connect to it."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):
-            found = os.lstat(path)
-            return (found.st_dev, found.st_ino, found.st_mtime_ns)
-    return None
+def _await_end(connection: Connection, deadline: float) -> None:
+    """The socket file goes as soon as the daemon begins to stop, while calls are still being answered."""
+    connection.settimeout(max(deadline - time.monotonic(), _POLL_SECONDS))
+    try:
+        while connection.recv(_CHUNK):
+            connection.settimeout(max(deadline - time.monotonic(), _POLL_SECONDS))
+    except TimeoutError:
+        raise DaemonFailed("the daemon said it would stop but has not yet", hint="see: wikid status") from None
+    except OSError:
+        return

@@ -49,11 +49,16 @@ class Peer:
     """Who is at the other end of a connection: how it is answered, and what it has subscribed to."""
 
     def __init__(
-        self, answer: Callable[[bytes], None], event: Callable[[bytes], None], drop: Callable[[], None]
+        self,
+        answer: Callable[[bytes], None],
+        event: Callable[[bytes], None],
+        drop: Callable[[], None],
+        hang_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._answer = answer
         self.event = event
         self.drop = drop
+        self.hang_up = hang_up  # once everything is sent, as a daemon does that stops
         self.subscriptions: dict[str, tuple[str, ...]] = {}
         self._open: set[CallId] = set()
         self._guard = threading.Lock()
@@ -87,8 +92,9 @@ class FakeDaemon:
 
     An answer is a record, a RequestRefused, or a callable that takes the params and returns or raises one of these;
     each call has a thread of its own, so it may wait. A generator function may yield `Progress` first. A callable that
-    raises ConnectionError breaks the connection. `initialize`, `ping`, `subscribe`, `unsubscribe` and `shutdown` are
-    answered unless the table says otherwise; any other method is refused as `method_not_found`.
+    raises ConnectionError breaks the connection; any other error, and what is no JSON, is answered as `internal`.
+    `initialize`, `ping`, `subscribe`, `unsubscribe` and `shutdown` are answered unless the table says otherwise; any
+    other method is refused as `method_not_found`.
 
     On Windows it is a pipe: `endpoint` is its name, and `path` stands for one as `WIKID_SOCKET` does.
 
@@ -238,6 +244,7 @@ class FakeDaemon:
                 peer.answer(answered, b"[" + b",".join(line[:-1] for line in lines) + b"]\n" if batch else lines[0])
         if any(isinstance(call, Call) and call.method == "shutdown" for call in calls):
             self._unbind()
+            peer.hang_up()
 
     def _answer_line(self, call: Call | BadCall, peer: Peer) -> bytes:
         if isinstance(call, BadCall):
@@ -248,6 +255,10 @@ class FakeDaemon:
             line = result(call.id, self._answer(call, peer))
         except RequestRefused as error:
             line = failure(call.id, error)
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of the table's is told to whoever waits for the answer
+            line = failure(call.id, RequestRefused("internal", f"the answer to {call.method}: {error!r}"))
         return b"" if call.notification else line
 
     def _answer(self, call: Call, peer: Peer) -> object:

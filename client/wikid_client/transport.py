@@ -23,6 +23,8 @@ if sys.platform == "win32":
     from wikid_client import pipe
 
 START_HINT: Final = "start one with: wikid start"
+GLANCE_SECONDS: Final = 0.05  # for finding out whether a daemon that refuses a call goes away
+GLANCE_STEP: Final = 0.005
 
 _ABSENT: Final = (errno.ENOENT, errno.ECONNREFUSED)
 _CHUNK: Final = 65_536
@@ -80,15 +82,20 @@ class SocketTransport:
         self._start = start
         self._socket: Connection | None = None
         self._unread = bytearray()
+        self._process = os.getpid()
+        self._file: tuple[int, int, int] | None = None  # that was connected to
 
     def connect(self, deadline: float) -> None:
+        self._drop_inherited()
         if self._socket is not None and _was_closed(self._socket):
             self.close()  # seen before anything is sent, so that a call that writes survives a restart between calls
         if self._socket is not None:
             return
+        self._process = os.getpid()
         self._socket = try_connect(self.path, deadline)
         if self._socket is None:
             self._socket = self._connect_after_start(deadline)
+        self._file = socket_file(self.path)
 
     def _connect_after_start(self, deadline: float) -> Connection:
         if not _may_be_bound(self.path):
@@ -121,6 +128,7 @@ class SocketTransport:
 
     def receive_by(self, deadline: float) -> bytes | None:
         """Like `receive`, but None, with the connection kept, where the deadline passes first."""
+        self._drop_inherited()
         searched = 0
         while True:
             end = self._unread.find(b"\n", searched)
@@ -161,6 +169,23 @@ class SocketTransport:
     def sibling(self, *, start: bool | None = None) -> SocketTransport:
         """Another connection to the same place, for whoever needs one of its own."""
         return SocketTransport(self.path, start=self._start if start is None else start)
+
+    def is_left(self) -> bool:
+        """Whether the daemon goes away, or has: it hung up, or its socket file is gone or another's. A daemon that
+        stops does both within moments of saying so."""
+        give_up = time.monotonic() + GLANCE_SECONDS
+        while self._socket is not None and not _was_closed(self._socket):
+            if socket_file(self.path) != self._file:
+                return True
+            if time.monotonic() >= give_up:
+                return False
+            time.sleep(GLANCE_STEP)
+        return True
+
+    def _drop_inherited(self) -> None:
+        """A connection that another process opened before it was forked: each would read answers to the other."""
+        if self._process != os.getpid():
+            self.close()
 
     def _too_slow(self) -> TooSlow:
         self.close()
@@ -235,6 +260,18 @@ def _was_closed(connection: Connection) -> bool:
             return False
         except OSError:
             return True
+
+
+def socket_file(path: Path) -> tuple[int, int, int] | None:
+    """Which socket file is at `path`. On Windows none: to look at a pipe is to connect to it."""
+    if sys.platform == "win32":
+        return None
+    else:  # noqa: RET505 - for a type checker of either platform
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
 def check_peer(connection: PeerSocket, path: Path) -> None:

@@ -32,7 +32,7 @@ class UpgradingClient(Client):
     def __init__(self, path: Path, *, start: bool, timeout: float) -> None:
         super().__init__(endpoint=path, start=start, timeout=timeout)
         self._path = path
-        self._may_replace = start
+        self._start = self._may_replace = start
 
     def _read(self, kind: type[T], method: str, params: dict[str, Any], timeout: float | None) -> T:
         try:
@@ -68,8 +68,14 @@ class UpgradingClient(Client):
             sys.stderr.write(f"wikid {found.daemon.version} was running and makes way for {__version__}.\n")
         elif found.daemon is not None and is_older(found.daemon.version):
             error.hint = difference(found.daemon.version)
+        elif found.daemon is not None and is_older(__version__, found.daemon.version):
+            error.hint = (
+                f"the daemon is wikid {found.daemon.version}, newer than this command ({__version__}): update wikid"
+            )
+        if found.daemon is None:  # another command has just stopped it
+            return bool(found.was_running) or self._start
         # one of this version has the method: another command has just put it in place of the one that had not
-        return bool(found.was_running) or (found.daemon is not None and found.daemon.version == __version__)
+        return bool(found.was_running) or found.daemon.version == __version__
 
 
 def is_older(version: str, than: str = __version__) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from wikid_protocol.endpoint import closing
+
 Severity = Literal["error", "warning", "info"]
 
 
@@ -61,9 +63,8 @@ def endpoint_findings(endpoint: Path) -> Iterator[DoctorFinding]:
         own = "set WIKID_SOCKET to a folder of your own"
         yield _error("endpoint_folder_foreign", f"{folder} belongs to another user", own)
     elif os.name == "posix" and kept.st_mode & 0o077:
-        safe = _holds_sockets_alone(folder) and not kept.st_mode & stat.S_ISVTX
-        remedy = f"chmod 700 {folder}" if safe else "set WIKID_SOCKET to a folder that nothing else uses"
-        yield _error("endpoint_folder_open", f"{folder} is open to other users", remedy, fix=safe)
+        remedy, safe = closing(folder, kept.st_mode)
+        yield _error("endpoint_folder_open", f"{folder} is open to other users", remedy.removeprefix("run: "), fix=safe)
     bound = _status(endpoint)
     if bound is None:
         return
@@ -87,11 +88,3 @@ def _status(path: Path) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
-
-
-def _holds_sockets_alone(folder: Path) -> bool:
-    """Whether nobody else's files would become hidden by closing the folder."""
-    try:
-        return all(stat.S_ISSOCK(each.lstat().st_mode) for each in folder.iterdir())
-    except OSError:
-        return False

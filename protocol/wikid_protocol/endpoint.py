@@ -132,4 +132,13 @@ def check_folder(folder: Path) -> None:
     if hasattr(os, "getuid") and found.st_uid != os.getuid():
         raise EndpointRefused(f"{folder} belongs to another user; set WIKID_SOCKET to a folder of your own")
     if os.name == "posix" and found.st_mode & 0o077:
-        raise EndpointRefused(f"{folder} is open to other users; run: chmod 700 {folder}")
+        raise EndpointRefused(f"{folder} is open to other users; {closing(folder, found.st_mode)[0]}")
+
+
+def closing(folder: Path, mode: int) -> tuple[str, bool]:
+    """What to do about a folder that is open to others, and whether closing it hides nobody's files."""
+    try:
+        safe = not mode & stat.S_ISVTX and all(stat.S_ISSOCK(each.lstat().st_mode) for each in folder.iterdir())
+    except OSError:
+        safe = False
+    return (f"run: chmod 700 {folder}" if safe else "set WIKID_SOCKET to a folder that nothing else uses"), safe

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 import socket
 import subprocess
@@ -389,6 +390,73 @@ def test_a_client_belongs_to_one_event_loop() -> None:
         asyncio.run(ask(client))
         with pytest.raises(RuntimeError, match="one event loop"):
             asyncio.run(ask(client))
+
+
+def test_a_call_may_wait_for_ever() -> None:
+    async def scenario(client: AsyncClient, _daemon: FakeDaemon) -> None:
+        await client.ping()
+
+    play(scenario, timeout=math.inf)
+
+
+def test_a_client_belongs_to_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(client: AsyncClient, _daemon: FakeDaemon) -> None:
+        await client.ping()
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RuntimeError, match="after a fork"):
+            await client.ping()
+        monkeypatch.undo()
+        await client.ping()
+
+    play(scenario)
+
+
+def test_text_that_no_message_can_hold_is_refused_and_sends_nothing() -> None:
+    async def scenario(client: AsyncClient, _daemon: FakeDaemon) -> None:
+        for path, kind in (("/notes/\udcff", "invalid_params"), ("x" * LIMITS.message_bytes, "message_too_large")):
+            with pytest.raises(RequestRefused) as refused:
+                await client.vault_add(path)
+            assert refused.value.kind == kind
+        await client.ping()
+
+    assert [method for method, _ in play(scenario).calls] == ["ping"]
+
+
+def test_a_reading_call_that_a_leaving_daemon_refuses_is_made_once_more() -> None:
+    async def scenario(client: AsyncClient, daemon: FakeDaemon) -> None:
+        def stop(_: dict[str, Any]) -> object:
+            daemon.answers["status"] = RequestRefused("busy", "much to do")
+            daemon._unbind()
+            daemon.start()
+            return RequestRefused("busy", "the daemon is stopping")
+
+        daemon.answers["status"] = stop
+        with pytest.raises(RequestRefused, match="much to do"):
+            await client.status()
+        await client.ping()
+
+    assert [method for method, _ in play(scenario).calls] == ["status", "status", "ping"]
+
+
+def test_calls_that_a_leaving_daemon_refuses_at_once_all_go_to_the_next_one() -> None:
+    async def scenario(client: AsyncClient, daemon: FakeDaemon) -> None:
+        await client.ping()
+        both = threading.Barrier(2)
+
+        def stop(_: dict[str, Any]) -> object:
+            if both.wait(SECONDS) == 0:
+                daemon.answers["status"] = r.StatusReport(
+                    daemon=r.DaemonStatus(version="1", pid=1, started="", uptime_s=3, endpoint="/s")
+                )
+                daemon._unbind()
+                daemon.start()
+            both.wait(SECONDS)
+            return RequestRefused("busy", "the daemon is stopping")
+
+        daemon.answers["status"] = stop
+        assert [each.daemon.version for each in await asyncio.gather(client.status(), client.status())] == ["1", "1"]
+
+    play(scenario)
 
 
 def test_an_answer_that_fits_no_record_is_the_daemon_s_failure() -> None:

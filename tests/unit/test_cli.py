@@ -6,10 +6,13 @@ import importlib
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -23,7 +26,7 @@ from wikid_client.commands.screen import Screen
 from wikid_client.console import Console
 from wikid_client.layout.spans import row
 from wikid_client.progress import PlainProgress, awaited
-from wikid_client.testing import MARKER, FakeDaemon, sample_item, sample_recall
+from wikid_client.testing import MARKER, FakeDaemon, in_turn, sample_item, sample_recall
 from wikid_protocol import records as r
 from wikid_protocol.errors import KINDS, RequestRefused
 
@@ -401,8 +404,7 @@ def test_a_session_is_the_one_given_or_the_environment_s_or_the_terminal_s(
     run(capsys, "recall", "q")
     run(capsys, "recall", "q", "--session", "other")
     first, second, third, fourth = (params["session"] for _, params in daemon.calls)
-    assert first == second
-    assert str(os.getsid(0)) in first
+    assert first == second == f"terminal:{os.getsid(0)}"
     assert (third, fourth) == ("mine", "other")
 
 
@@ -460,6 +462,53 @@ def test_no_encoding_is_too_odd(env: dict[str, str], daemon: FakeDaemon) -> None
     assert orjson.loads(process(daemon, "recall", "q", "--json", **env).stdout)["bundles"][0]["card"]["title"] == (
         "Größe · 数据"
     )
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0), ("<&- >&- 2>&-", 0)])
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell that closes streams")
+def test_a_closed_stream_keeps_nothing_from_being_done(closed: str, code: int, daemon: FakeDaemon) -> None:
+    paths = os.pathsep.join(str(ROOT / each) for each in ("protocol", "client"))
+    env = {"PYTHONPATH": paths, "WIKID_SOCKET": str(daemon.endpoint)}
+    command = ["sh", "-c", f'exec "$0" -m wikid_client.cli recall q {closed}', sys.executable]
+    done = subprocess.run(command, env=env, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (code, b"")
+    assert [method for method, _ in daemon.calls] == ["recall"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files that are not in UTF-8")
+def test_a_folder_without_a_name_in_utf_8_is_no_fault(daemon: FakeDaemon, tmp_path: Path) -> None:
+    folder = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    os.mkdir(folder)
+    words = [sys.executable, "-m", "wikid_client.cli"]
+    paths = os.pathsep.join(str(ROOT / each) for each in ("protocol", "client"))
+    env = {"PYTHONPATH": paths, "WIKID_SOCKET": str(daemon.endpoint), "LC_ALL": "C.UTF-8"}
+
+    def wikid(*more: str | bytes, text: bytes = b"") -> tuple[int, bytes]:
+        done = subprocess.run(
+            [*words, *more], cwd=folder, env=env, input=text, capture_output=True, check=False, timeout=60
+        )
+        return done.returncode, done.stderr
+
+    assert wikid("recall", "q") == (0, b"")
+    assert "cwd" not in daemon.calls[-1][1]
+    code, err = wikid("vault", "add", ".")
+    assert (code, b"UTF-8" in err) == (2, True)
+    daemon.answers["feedback/signal"] = r.Signalled()
+    assert wikid("signal", "cited", "-", text=b"as [[x]] says: caf\xe9") == (0, b"")
+    assert daemon.calls[-1][1]["text"] == "as [[x]] says: caf\ufffd"
+
+
+def test_a_path_from_a_folder_that_is_gone_is_said_to_be_so(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "getcwd", gone)
+    code, _, err = run(capsys, "vault", "add", "x")
+    assert (code, "current folder is gone" in err) == (4, True)
+    assert run(capsys, "recall", "q")[0] == 0
+    assert [method for method, _ in daemon.calls] == ["recall"]
 
 
 def test_a_reader_that_leaves_early_is_no_fault(daemon: FakeDaemon) -> None:
@@ -572,12 +621,17 @@ def test_a_screen_draws_in_place_cuts_what_does_not_fit_and_leaves_the_last_stat
 def test_a_watch_in_place_waits_for_a_daemon_that_has_gone(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon.answers["status"] = STATUS
     monkeypatch.setattr(launch, "start_daemon", _fail)
-    steps = iter((daemon.stop, daemon.start))
+
+    def leaving() -> None:
+        daemon.start()
+        daemon.answers["status"] = in_turn(RequestRefused("busy", "the daemon is stopping"), STATUS)
+
+    steps = iter((daemon.stop, leaving, lambda: None))
 
     def sleep(_seconds: float) -> None:
         next(steps, _interrupt_now)()
 
-    monkeypatch.setattr("wikid_client.commands.status.time.sleep", sleep)
+    monkeypatch.setattr("wikid_client.commands.status.time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "w") as out:
         console = Console(out=out, err=io.StringIO(), width=60, colour=False, bars=False, moves=True)
@@ -585,10 +639,33 @@ def test_a_watch_in_place_waits_for_a_daemon_that_has_gone(daemon: FakeDaemon, m
         assert cli.main(["status", "--watch"]) == 130
         shown = _read_up_to(ours, "\x1b[?1049l")
     os.close(ours)
-    first, gone, back = shown.partition("\x1b[?1049l")[0].split("\x1b[H")[1:]
+    first, gone, leaving_too, back = shown.partition("\x1b[?1049l")[0].split("\x1b[H")[1:]
     assert "wikid 1  pid 1" in first
     assert "waiting for it" in gone
+    assert "the daemon is stopping" in leaving_too
     assert "waiting for it" not in back
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo terminal")
+def test_a_watch_that_is_terminated_gives_the_terminal_back(
+    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.answers["status"] = STATUS
+    kills = iter((lambda: os.kill(os.getpid(), signal.SIGTERM),))
+    monkeypatch.setattr("wikid_client.commands.status.time.sleep", lambda _seconds: next(kills, _interrupt_now)())
+    ours, theirs = os.openpty()
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with os.fdopen(theirs, "w") as out:
+            console = Console(out=out, err=io.StringIO(), width=60, colour=False, bars=False, moves=True)
+            monkeypatch.setattr(cli, "open_console", lambda: console)
+            with pytest.raises(SystemExit) as left:
+                cli.main(["status", "--watch"])
+            assert (left.value.code, signal.getsignal(signal.SIGTERM)) == (143, signal.SIG_IGN)
+            _read_up_to(ours, "\x1b[?1049l")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    os.close(ours)
 
 
 def _interrupt_now() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import socket
 import subprocess
@@ -20,11 +21,11 @@ import pytest
 
 import wikid_client
 from wikid_client import Client, DaemonFailed, DaemonNotRunning, Progress, RequestRefused, launch
-from wikid_client.caller import LONG_TIMEOUT
-from wikid_client.listening import may_subscribe_again
-from wikid_client.testing import FakeDaemon, Held, sample_item, sample_recall
+from wikid_client.caller import LONG_TIMEOUT, may_ask_again
+from wikid_client.testing import FakeDaemon, Held, in_turn, sample_item, sample_recall
 from wikid_protocol import records as r
 from wikid_protocol.decode import decode
+from wikid_protocol.limits import LIMITS
 from wikid_protocol.messages import result
 from wikid_protocol.methods import METHODS
 
@@ -49,6 +50,30 @@ daemon.start()
 os.write(lock, b"%d" % os.getpid())
 fcntl.flock(lock, fcntl.LOCK_UN)
 daemon.wait()
+"""
+
+# a process that is forked while a thread of it waits for an answer, and then calls in both processes
+FORK_SCRIPT = """
+import os, sys, threading
+from wikid_client import Client
+from wikid_client.testing import FakeDaemon, Held, sample_recall
+held, recalled = Held(sample_recall()), []
+with FakeDaemon({"recall": held}) as daemon, Client(endpoint=daemon.endpoint, start=False, timeout=20) as client:
+    waiting = threading.Thread(target=lambda: recalled.append(client.recall("q")))
+    waiting.start()
+    held.arrived.wait()
+    if not (child := os.fork()):
+        failed = 1
+        try:
+            client.ping(timeout=10)
+            client.close()
+            failed = 0
+        finally:
+            os._exit(failed)
+    ended = os.waitpid(child, 0)[1]
+    held.release()
+    waiting.join()
+    sys.exit(ended != 0 or recalled != [held.answer] or client.ping().version != "0.0-fake")
 """
 
 
@@ -159,6 +184,39 @@ def test_a_writing_call_goes_on_after_a_restart_between_calls() -> None:
         daemon.drop()
         assert client.models_build("m") == MODEL
     assert [method for method, _ in daemon.calls] == ["ping", "models/build", "models/build"]
+
+
+@pytest.mark.parametrize("kind", ["busy", "cancelled"])
+def test_a_reading_call_that_a_leaving_daemon_refuses_is_made_once_more(kind: str) -> None:
+    def stop(_: dict[str, Any]) -> object:
+        daemon.answers["status"] = in_turn(RequestRefused("busy", "much to do"), _never)
+        daemon._unbind()
+        daemon.start()
+        return RequestRefused(kind, "the daemon is stopping")
+
+    with FakeDaemon({"status": stop}) as daemon, Client(endpoint=daemon.endpoint) as client:
+        with pytest.raises(RequestRefused, match="much to do"):
+            client.status()
+        assert client.ping()
+    assert [method for method, _ in daemon.calls] == ["status", "status", "ping"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that are forked")
+def test_a_process_that_is_forked_calls_over_a_connection_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK_SCRIPT], timeout=120, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_text_that_no_message_can_hold_is_refused_and_sends_nothing() -> None:
+    with FakeDaemon() as daemon, Client(endpoint=daemon.endpoint) as client:
+        with pytest.raises(RequestRefused) as refused:
+            client.vault_add("/notes/\udcff")
+        assert refused.value.kind == "invalid_params"
+        with pytest.raises(RequestRefused) as refused:
+            client.vault_add("x" * LIMITS.message_bytes)
+        assert refused.value.kind == "message_too_large"
+        assert client.ping()
+    assert [method for method, _ in daemon.calls] == ["ping"]
 
 
 def test_threads_that_share_a_client_take_turns() -> None:
@@ -321,6 +379,21 @@ def test_a_daemon_that_leaves_at_once_is_reported_with_its_log(
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_log_that_could_not_be_opened_is_not_named(spawned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (spawned.parent / "wikid").write_text("a file in the way of the state folder")
+    monkeypatch.setattr(launch, "daemon_command", lambda *_: [sys.executable, "-c", "raise SystemExit(7)"])
+    with Client(endpoint=spawned) as client, pytest.raises(DaemonNotRunning, match="exit code 7") as caught:
+        client.ping()
+    assert "start.log" not in str(caught.value)
+    assert "wikid serve" in caught.value.hint
+
+
+def test_a_call_may_wait_for_ever() -> None:
+    with FakeDaemon() as daemon, Client(endpoint=daemon.endpoint, timeout=math.inf) as client:
+        assert client.ping()
+        assert client.ping(timeout=math.inf)
+
+
 def test_a_daemon_that_is_not_installed_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "find_spec", lambda _: None)
     with Client(endpoint=tmp_path / "none.sock") as client, pytest.raises(DaemonNotRunning, match="README"):
@@ -397,4 +470,4 @@ class Scripted:
     ("kind", "may"), [("busy", True), ("cancelled", True), ("vault_unavailable", True), ("vault_not_found", False)]
 )
 def test_a_listener_outlives_a_daemon_that_stops_while_it_is_asked(kind: str, may: bool) -> None:
-    assert may_subscribe_again(RequestRefused(kind, "not now")) is may
+    assert may_ask_again(RequestRefused(kind, "not now")) is may

@@ -136,6 +136,14 @@ def test_settings_registry_and_models_are_read_without_a_daemon(own: Folders, tm
     assert kinds(checks.on_disk(own, {}))[1] == "registry_damaged"
 
 
+def test_a_home_in_which_nothing_can_be_made_is_told(own: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = replace(own, state=own.state / "not" / "there")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != own.state and access(path, mode))
+    (found,) = (each for each in checks.on_disk(absent, {}) if each.severity == "error")
+    assert (found.kind, found.message.startswith(f"{own.state} cannot be written")) == ("log_not_writable", True)
+
+
 def test_a_disk_that_is_nearly_full_is_told_once(own: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000))
     assert kinds(checks.on_disk(own, {"WIKID_MODEL_DIR": "/m"})) == ["disk_low"]

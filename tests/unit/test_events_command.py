@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -11,7 +12,7 @@ import pytest
 
 from wikid_client import cli
 from wikid_client.commands import events as command
-from wikid_client.testing import FakeDaemon
+from wikid_client.testing import FakeDaemon, in_turn
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 
@@ -106,17 +107,35 @@ def test_following_shows_what_comes_and_only_that(
     answers = iter((answer(CAPTURE, resume="1"), answer(resume="1"), answer(LINT, resume="2")))
 
     def next_answer(_params: dict[str, Any]) -> object:
-        return next(answers, RequestRefused("busy", "enough"))
+        return next(answers, RequestRefused("vault_not_found", "enough"))
 
     daemon.answers["event/list"] = next_answer
     code, out, _ = run(capsys, "events", "--follow", *flags)
-    assert code == 1
+    assert code == 4
     assert [params.get("cursor") for _, params in daemon.calls] == [None, "1", "1", "2"]
     if flags:
         assert [orjson.loads(line)["kind"] for line in out.splitlines()] == ["capture", "lint"]
     else:
         assert out.splitlines()[-1] == "2026-07-02  lint"
         assert out.count("capture") == 1
+
+
+def test_following_goes_on_where_it_was_when_the_daemon_is_there_again(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.answers["event/list"] = in_turn(
+        answer(CAPTURE, resume="1"),
+        RequestRefused("busy", "the daemon is stopping"),
+        answer(LINT, resume="2"),
+        RequestRefused("vault_not_found", "enough"),
+    )
+    steps = iter((daemon.stop, lambda: None, daemon.start))
+    sleep = SimpleNamespace(sleep=lambda _seconds: next(steps, lambda: None)())
+    monkeypatch.setattr(command, "time", sleep)
+    code, out, err = run(capsys, "events", "--follow")
+    assert (code, out.splitlines()[-1]) == (4, "2026-07-02  lint")
+    assert err.count("waiting for it to come back") == 1
+    assert [params.get("cursor") for _, params in daemon.calls] == [None, "1", "1", "2"]
 
 
 def test_following_and_taking_note_exclude_each_other(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,3 +178,14 @@ def test_aiohttp_is_loaded_for_http_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path("/"))
     assert done.stdout == "False False\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [(lambda params: params["x"], "KeyError"), (lambda _: object(), "serializable")]
+)
+def test_a_fault_of_the_table_is_told_and_not_waited_for(answer: Any, words: str) -> None:
+    with FakeDaemon({"status": answer}) as daemon, Client(endpoint=daemon.endpoint, start=False) as client:
+        with pytest.raises(RequestRefused, match=words) as refused:
+            client.status()
+        assert refused.value.kind == "internal"
+        assert client.ping()

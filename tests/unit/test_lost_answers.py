@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from builders import HANG_GUARD_SECONDS
-from wikid_client import AsyncClient, Client, RequestRefused, stopping
+from wikid_client import AsyncClient, Client, DaemonFailed, RequestRefused, stopping
 from wikid_client.testing import FakeDaemon, Held
 from wikid_client.transport import ConnectionLost, SocketTransport, try_connect
 from wikid_protocol import messages
@@ -85,6 +85,22 @@ def test_what_a_daemon_said_before_it_hung_up_is_the_answer(full: Full) -> None:
     assert transport.receive(deadline) + b"\n" == BUSY
     with pytest.raises(ConnectionLost):
         transport.receive(deadline)
+
+
+def test_a_daemon_that_works_on_has_not_stopped_though_its_socket_file_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "w.sock"
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(HANG_GUARD_SECONDS)
+        stopped = pool.submit(stopping.shut_down, path, 1.0)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(4_096)
+            path.unlink()
+            connection.sendall(messages.result("shutdown", r.Done()))
+            with pytest.raises(DaemonFailed, match="has not yet"):
+                stopped.result(HANG_GUARD_SECONDS)
 
 
 def changed(generation: int) -> IndexChanged:

@@ -197,6 +197,13 @@ def test_the_socket_s_folder_is_made_private_and_checked(tmp_path: Path) -> None
     folder.chmod(0o750)
     with pytest.raises(endpoint.EndpointRefused, match="chmod 700"):
         endpoint.check_folder(folder)
+    (folder / "notes.txt").touch()  # somebody's, who would be shut out of it
+    with pytest.raises(endpoint.EndpointRefused, match="set WIKID_SOCKET"):
+        endpoint.check_folder(folder)
+    (folder / "notes.txt").unlink()
+    folder.chmod(0o1777)
+    with pytest.raises(endpoint.EndpointRefused, match="set WIKID_SOCKET"):
+        endpoint.check_folder(folder)
 
 
 def test_a_link_or_a_file_is_no_folder_for_a_socket(tmp_path: Path) -> None:

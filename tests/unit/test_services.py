@@ -24,8 +24,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from wikid_client import cli
+from wikid_client.commands import service
+from wikid_client.layout.spans import plain
 from wikid_client.services import agent, carrying, marking, plans, task, units
 from wikid_client.services.reports import CommandReport, ServiceRefused, ServiceReport
+from wikid_client.services.telling import lines
 from wikid_daemon import launchd, systemd
 from wikid_daemon.instance import AlreadyRunning, Instance
 from wikid_protocol.endpoint import socket_path
@@ -164,6 +167,18 @@ def test_windows_gets_a_task_at_logon_with_its_users_rights_and_no_window(tmp_pa
     assert read.findtext(".//t:ExecutionTimeLimit", namespaces=name) == "PT0S"
     assert found.start[0] == ("schtasks", "/Create", "/TN", task.TASK, "/XML", str(file.path), "/F")
     assert plans.command_in("windows", file.text) == ["C:\\wikid tools\\Scripts\\pythonw.exe", "-P -m wikid_daemon"]
+
+
+@pytest.mark.parametrize("name", ['wi"kid', "wi'kid", "wi\\kid"])
+def test_a_program_that_systemd_would_refuse_is_refused_first(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(service, "_words", lambda: (f"/home/me/{name}",))
+    assert cli.main(["service", "print", "--kind", "systemd"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "systemd" in said.err
+    assert cli.main(["service", "print", "--kind", "launchd"]) == 0
 
 
 @needs_analyze
@@ -310,6 +325,29 @@ def test_a_manager_that_refuses_is_quoted(plan: plans.Plan) -> None:
     assert "refused" in report.hint
 
 
+def test_a_manager_that_does_not_let_go_keeps_the_files(plan: plans.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "_REFUSED_SECONDS", 0.0)
+    manager = FakeManager()
+    carrying.install(plan, run=manager)
+    manager.refuses = ("disable",)
+    report = carrying.uninstall(plan, run=manager)
+    assert (report.ok, done(report)) == (False, ["kept", "kept"])
+    assert [each.exit_code for each in report.commands] == [1, None]
+    assert "refused" in report.hint
+    assert all(each.path.exists() for each in plan.files)
+    assert "still starts wikid" in plain(lines(report, 80))
+    manager.refuses = ()
+    assert carrying.uninstall(plan, run=manager).ok
+
+
+def test_what_has_ended_already_does_not_keep_the_files(plan: plans.Plan) -> None:
+    manager = FakeManager()
+    carrying.install(plan, run=manager)
+    manager.refuses, manager.holds = ("disable",), False
+    report = carrying.uninstall(plan, run=manager)
+    assert (report.ok, done(report)) == (True, ["removed", "removed"])
+
+
 def test_a_daemon_that_nobody_manages_makes_way_before_the_socket_is_held(plan: plans.Plan) -> None:
     manager = FakeManager()
 
@@ -369,8 +407,10 @@ def test_the_command_installs_reports_and_uninstalls(wikid: Callable[..., Any], 
     assert code == 1
     assert "does not answer here" in " ".join(out.split())
     code, out, _ = wikid("uninstall")
-    assert (code, list(folder.iterdir())) == (0, [])
+    assert (code, list(folder.iterdir())) == (1, [])
     assert "removed" in out
+    assert "not run systemctl --user disable --now" in " ".join(out.split())
+    assert "no longer starts" not in out
     code, out, _ = wikid("uninstall")
     assert (code, out.splitlines()[0]) == (0, "wikid is no service here.")
 

@@ -117,6 +117,24 @@ def test_a_daemon_that_is_not_older_stays(old: FakeDaemon, version: str) -> None
         client.vault_list()
     assert called(old) == ["vault/list", "ping"]
     assert "restart" not in refused.value.hint
+    assert ("update wikid" in refused.value.hint) is (version == "999.0")
+
+
+def test_a_daemon_that_another_command_has_just_stopped_is_started_again(
+    old: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_params: dict[str, Any]) -> object:
+        old._unbind()
+        return RequestRefused("method_not_found", "no such method")
+
+    old.answers["vault/list"] = gone
+    with client_of(old, start=False) as client, pytest.raises(RequestRefused):
+        client.vault_list()
+    old.start()
+    restarts(old, monkeypatch, vault_list=LISTED)
+    with client_of(old) as client:
+        assert client.vault_list() == LISTED
+    assert called(old) == ["vault/list"] * 3
 
 
 def test_nothing_is_replaced_where_nothing_may_be_started(old: FakeDaemon) -> None:
@@ -156,15 +174,6 @@ def test_calls_that_are_answered_cost_no_other(old: FakeDaemon) -> None:
 def test_a_shells_child_is_no_background_process() -> None:
     assert upgrading.in_background(os.getsid(0)) is True
     assert upgrading.in_background(2**22 + 1) is False
-
-
-def test_stopping_a_daemon_that_goes_on_listening_is_a_failure(
-    old: FakeDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeDaemon, "_unbind", lambda _self: None)
-    with pytest.raises(DaemonFailed, match="still listens"):
-        stopping.shut_down(old.endpoint, 0.1)
-    monkeypatch.undo()
 
 
 def test_a_daemon_that_drops_the_connection_has_stopped(old: FakeDaemon) -> None:

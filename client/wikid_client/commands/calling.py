@@ -13,7 +13,7 @@ from wikid_client.console import Console
 from wikid_client.layout.spans import Line
 from wikid_client.upgrading import UpgradingClient
 from wikid_protocol.endpoint import socket_path
-from wikid_protocol.errors import EXIT_OK
+from wikid_protocol.errors import EXIT_OK, RequestRefused
 
 
 def connect(options: argparse.Namespace) -> Client:
@@ -32,13 +32,24 @@ def show(options: argparse.Namespace, console: Console, record: object, lines: C
 
 
 def folder(given: str | None = None) -> str | None:
-    """The folder to recall for: absolute, the current one unless another is given; None where that one is gone."""
-    if given is not None:
-        return os.path.abspath(os.path.expanduser(given))
+    """The folder to recall for: absolute, the current one unless another is given; None where that one is gone or
+    no message can name it. RequestRefused for one that is given from a current folder that is gone."""
     try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
+        found = os.getcwd() if given is None else os.path.abspath(os.path.expanduser(given))
+    except FileNotFoundError as error:
+        if given is None:
+            return None
+        raise RequestRefused("not_a_folder", "the current folder is gone", hint="cd to one that is there") from error
+    return None if given is None and not _is_text(found) else found
+
+
+def _is_text(path: str) -> bool:
+    """Whether a message can hold it: a folder's name need not be in UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def session(given: str | None) -> str | None:
@@ -49,5 +60,5 @@ def session(given: str | None) -> str | None:
         tab = os.environ.get("WT_SESSION")  # Windows Terminal gives each tab one, other consoles have none
         return f"terminal:{tab}" if tab else None
     else:  # noqa: RET505 - for a type checker of either platform
-        terminal = os.ttyname(sys.stdin.fileno()) if sys.stdin is not None and sys.stdin.isatty() else "none"
-        return f"terminal:{terminal}:{os.getsid(0)}"
+        # of the terminal whatever is redirected, and in a container that does not know its terminal's name
+        return f"terminal:{os.getsid(0)}"

@@ -150,11 +150,11 @@ def _room(folders: Folders) -> Iterator[DoctorFinding]:
 
 
 def _writable(state: Path) -> Iterator[DoctorFinding]:
-    wanted = [state / "wikid.log"] if (state / "wikid.log").exists() else [state] if state.exists() else []
-    for path in wanted:
-        if not os.access(path, os.W_OK):
-            message = f"{path} cannot be written, so a daemon cannot start"
-            yield _finding("error", "log_not_writable", message, "check who owns it")
+    log = state / "wikid.log"
+    path = log if log.exists() else next((each for each in (state, *state.parents) if each.exists()), None)
+    if path is not None and not os.access(path, os.W_OK):
+        message = f"{path} cannot be written, so a daemon cannot start"
+        yield _finding("error", "log_not_writable", message, "check who owns it")
 
 
 def _text(path: Path) -> str:

@@ -7,12 +7,13 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from wikid_client.caller import DEFAULT_TIMEOUT
+from wikid_client.caller import DEFAULT_TIMEOUT, may_ask_again
 from wikid_client.client import Client
 from wikid_client.commands.calling import connect, folder, show
 from wikid_client.commands.parser import CommandParser
 from wikid_client.console import Console
 from wikid_client.layout import events as layout
+from wikid_protocol.errors import DaemonFailed, DaemonNotRunning, RequestRefused
 from wikid_protocol.records import EventList, EventRecord
 
 PAGE: Final = 1_000
@@ -60,10 +61,27 @@ def _follow(options: argparse.Namespace, console: Console, found: EventList) -> 
                 for each in found.events:
                     console.json(each)
             console.flush()
-            time.sleep(_FOLLOW_SECONDS)
-            found = _all_behind(client, options, found.resume)
+            found = _news(client, options, console, found.resume)
             if found.events and not options.json:
                 console.show(layout.news(found, console.width))
+
+
+def _news(client: Client, options: argparse.Namespace, console: Console, cursor: str | None) -> EventList:
+    """What has come behind the cursor, once a daemon answers."""
+    told = False
+    while True:
+        time.sleep(_FOLLOW_SECONDS)
+        try:
+            return _all_behind(client, options, cursor)
+        except RequestRefused as refused:
+            if not may_ask_again(refused):
+                raise
+            reason = refused.message
+        except (DaemonNotRunning, DaemonFailed) as error:
+            reason = error.message
+        if not told:
+            console.note(f"{reason}; waiting for it to come back, Ctrl-C ends this")
+            told = True
 
 
 def _all_behind(client: Client, options: argparse.Namespace, cursor: str | None) -> EventList:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from typing import Final
 
@@ -57,10 +58,17 @@ def _opened(options: argparse.Namespace, console: Console) -> int:
 
 
 def _cited(options: argparse.Namespace, console: Console) -> int:
-    text = sys.stdin.read() if options.text == _STDIN else options.text
+    text = _standard_input() if options.text == _STDIN else options.text
     with connect(options) as client:
         noted = client.feedback_signal("cited", session=session(options.session), text=text)
     return show(options, console, noted, lambda: layout.signalled(noted))
+
+
+def _standard_input() -> str:
+    """All of it. What is no text in it is replaced, for a citation beside it counts all the same."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return "" if sys.stdin is None else sys.stdin.read()
 
 
 def _ended(options: argparse.Namespace, console: Console) -> int:

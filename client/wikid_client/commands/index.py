@@ -43,7 +43,7 @@ def _sync(options: argparse.Namespace, console: Console) -> int:
         found = client.sync(
             vault=options.vault, cwd=folder(), timeout_ms=max(int(options.wait * 1_000), 1), timeout=options.timeout
         )
-    return show(options, console, found, lambda: synced(found))
+    return show(options, console, found, lambda: synced(found, console.width))
 
 
 def _reindex(options: argparse.Namespace, console: Console) -> int:

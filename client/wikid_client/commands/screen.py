@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Sequence
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final, Self
 
 from wikid_client.console import Console
@@ -17,6 +19,7 @@ _HOME: Final = "\x1b[H"
 _EMPTY_ROW: Final = "\x1b[2K"
 _REST_OF_SCREEN: Final = "\x1b[J"
 _FEWEST_ROWS: Final = 5
+_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 class Screen:
@@ -28,16 +31,34 @@ class Screen:
 
     def __enter__(self) -> Self:
         self._console.text(_ENTER)
+        self._console.flush()
+        self._before = signal.signal(signal.SIGTERM, _terminated)
+        if sys.platform != "win32":
+            signal.signal(signal.SIGTSTP, self._suspended)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+        if sys.platform != "win32":
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         if kind is not None and issubclass(kind, BrokenPipeError):
             return  # the terminal itself has gone
         self._console.text(_LEAVE)
         self._console.show(self._last)
         self._console.flush()
+
+    if sys.platform != "win32":
+
+        def _suspended(self, number: int, _frame: FrameType | None) -> None:
+            """Ctrl-Z: the shell gets its own screen, until it lets this go on."""
+            place = self._console.out.fileno()
+            os.write(place, _LEAVE.encode())  # not through the console, which may be in the middle of writing
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            signal.signal(number, self._suspended)
+            os.write(place, _ENTER.encode())
 
     def draw(self, lines: Sequence[Line]) -> None:
         """Show these lines in the place of those before; what does not fit is counted."""
@@ -54,3 +75,7 @@ class Screen:
     def _rows(self) -> int:
         """One less than there are, for the cursor stands below what is drawn."""
         return max(os.get_terminal_size(self._console.out.fileno()).lines - 1, _FEWEST_ROWS)
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(_TERMINATED)

@@ -16,6 +16,7 @@ from wikid_client.services import carrying
 from wikid_client.services.plans import KINDS, Command, Kind, Plan, Setting, native, plan
 from wikid_client.services.reports import ServiceRefused, ServiceReport
 from wikid_client.services.telling import lines
+from wikid_client.services.units import may_be_run
 from wikid_client.stopping import shut_down
 from wikid_client.transport import try_connect
 from wikid_protocol.endpoint import EndpointRefused, check_folder, socket_path
@@ -94,7 +95,13 @@ def _plan(options: argparse.Namespace, kind: Kind | None = None) -> Plan:
             f"wikid knows no service manager of {sys.platform}",
             hint="have yours run: wikid serve (see wikid service print)",
         )
-    return plan(kind, Setting(_words(), sys.executable, _path(options), os.environ, _user(kind)))
+    words = _words()
+    if kind == "systemd" and not may_be_run(words[0]):
+        raise ServiceRefused(
+            f"systemd runs no program with a quote or a backslash in its path: {words[0]}",
+            hint="install wikid in a folder without any",
+        )
+    return plan(kind, Setting(words, sys.executable, _path(options), os.environ, _user(kind)))
 
 
 def _words() -> Command:

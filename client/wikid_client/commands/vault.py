@@ -25,7 +25,7 @@ def configure_vault(parser: CommandParser) -> None:
     init.add_argument("path", metavar="PATH")
     init.add_argument("--topic", metavar="T", required=True, help="what the vault is about")
     init.add_argument("--mode", metavar="M", default="personal", help="personal or company")
-    init.add_argument("--name", metavar="N", help="what to call it (default: the folder's name)")
+    init.add_argument("--name", metavar="N", help="what to call it (default: the topic)")
     resolve = parser.sub_command("resolve", "which vaults apply to a folder, and why", _resolve)
     resolve.add_argument("--cwd", metavar="D", help="the folder (default: the current one)")
 

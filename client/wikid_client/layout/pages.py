@@ -50,6 +50,9 @@ def page(found: Page, width: int) -> list[Line]:
         ),
         *(f"linked from {line(each)}" for each in found.backlinks),
     ]
+    unlisted = found.backlinks_total - len(found.backlinks)
+    if unlisted > 0:
+        links.append(f"linked from {unlisted:,} more")
     if links:
         lines.append(BLANK)
     for each in links:

@@ -130,10 +130,10 @@ def reindexed(found: ReindexReports, width: int) -> list[Line]:
     lines: list[Line] = []
     for each in found.vaults:
         lines += _reindexed(each, width)
-    return lines or _none_meant("No vault was indexed.")
+    return [*lines, *diagnostics(found.diagnostics, width)] or _none_meant("No vault was indexed.")
 
 
-def synced(found: SyncedVaults) -> list[Line]:
+def synced(found: SyncedVaults, width: int) -> list[Line]:
     """The generation at which everything saved is searchable."""
     rows: list[list[str | Span]] = [
         [
@@ -143,7 +143,7 @@ def synced(found: SyncedVaults) -> list[Line]:
         ]
         for each in found.vaults
     ]
-    return table(rows) or _none_meant("No vault to wait for.")
+    return [*table(rows), *diagnostics(found.diagnostics, width)] or _none_meant("No vault to wait for.")
 
 
 def verified(found: VerifyReports, width: int) -> list[Line]:
@@ -151,7 +151,7 @@ def verified(found: VerifyReports, width: int) -> list[Line]:
     lines: list[Line] = []
     for each in found.vaults:
         lines += _verified(each, width)
-    return lines or _none_meant("No vault was compared.")
+    return [*lines, *diagnostics(found.diagnostics, width)] or _none_meant("No vault was compared.")
 
 
 def _daemon(daemon: DaemonStatus) -> list[Line]:

@@ -28,6 +28,7 @@ from wikid_client.services.telling import remedy
 _FORCE_HINT: Final = "keep it elsewhere if you need it, then: wikid service install --force"
 _COMMAND_SECONDS: Final = 60
 _STOP_SECONDS: Final = 30.0
+_REFUSED_SECONDS: Final = 5.0  # launchd may refuse to end what is ending
 _POLL_SECONDS: Final = 0.1
 
 Run = Callable[[Command], CommandReport]
@@ -84,23 +85,32 @@ def install(
 
 def uninstall(plan: Plan, *, force: bool = False, dry_run: bool = False, run: Run = run) -> ServiceReport:
     """Have the manager forget the service, and remove the files that wikid wrote. Those that were changed by hand and
-    those of somebody else stay, unless `force`; where there are no others, nothing is done at all."""
+    those of somebody else stay, unless `force`; where there are no others, nothing is done at all. All stay where the
+    manager holds on to the service."""
     found = [(each, _state(each)) for each in plan.files]
     going = [each for each, state in found if state in ("current", "outdated") or (force and state != "absent")]
-    files = tuple(
-        FileReport(str(each.path), state, "removed" if each in going else "" if state == "absent" else "kept")
-        for each, state in found
-    )
+    commands = (*plan.stop, *plan.forget) if going else ()
     if dry_run:
-        commands = (*plan.stop, *plan.forget) if going else ()
+        files = _left(found, going)
         return _report(plan, "uninstall", files, commands=tuple(map(_not_run, commands)), dry_run=True)
     reached = _reached(plan, run)
     done = _stopped(plan, run) if reached and going else []
+    if any(each.exit_code for each in done) and (_yes(plan.enabled, run) or _yes(plan.active, run)):
+        going = []
     for each in going:
         _remove(each)
     if reached and going:
         done += _in_order(plan.forget, run)
+    done += map(_not_run, commands[len(done) :])
+    files = _left(found, going)
     return _report(plan, "uninstall", files, run=run if reached else None, commands=tuple(done))
+
+
+def _left(found: Sequence[tuple[ServiceFile, FileState]], going: Sequence[ServiceFile]) -> tuple[FileReport, ...]:
+    return tuple(
+        FileReport(str(each.path), state, "removed" if each in going else "" if state == "absent" else "kept")
+        for each, state in found
+    )
 
 
 def status(plan: Plan, *, run: Run = run) -> ServiceReport:
@@ -230,7 +240,8 @@ def _in_order(commands: Sequence[Command], run: Run) -> list[CommandReport]:
 def _stopped(plan: Plan, run: Run) -> list[CommandReport]:
     """Stop the service and wait until its manager says so, which may be some time after it was told."""
     done = [run(each) for each in plan.stop]
-    give_up = time.monotonic() + _STOP_SECONDS
+    refused = all(each.exit_code for each in done)
+    give_up = time.monotonic() + (_REFUSED_SECONDS if refused else _STOP_SECONDS)
     while _yes(plan.active, run) and time.monotonic() < give_up:
         time.sleep(_POLL_SECONDS)
     return done

@@ -30,6 +30,11 @@ def remedy(report: ServiceReport, plan: Plan) -> str:
     manager = _MANAGERS[report.kind]
     states = {each.state for each in report.files}
     if report.action == "uninstall":
+        if refused := _refused(report, plan):
+            return refused
+        if report.enabled is None and report.commands:
+            told = _in_a_shell((*plan.stop, *plan.forget))
+            return f"{manager} does not answer here; in a login session of your own run: {told}"
         kept = [each.path for each in report.files if each.done == "kept"]
         return f"{kept[0]} is not as wikid wrote it and stays; remove it with --force" if kept else ""
     if report.action == "status":
@@ -49,6 +54,16 @@ def remedy(report: ServiceReport, plan: Plan) -> str:
     if not (report.enabled and report.active):
         return f"have {manager} take it up with: wikid service install"
     return ""
+
+
+def _refused(report: ServiceReport, plan: Plan) -> str:
+    """What an uninstall could not have done. To end what has ended already may fail."""
+    holds = report.enabled or report.active
+    later = set(map(shlex.join, plan.forget))
+    failed = [each for each in report.commands if each.exit_code and (holds or each.command in later)]
+    if not failed:
+        return f"{_MANAGERS[report.kind]} still has it; try again in a moment" if holds and report.commands else ""
+    return f"{_MANAGERS[report.kind]} refused {failed[0].command!r}: {failed[0].output or failed[0].exit_code}"
 
 
 def lines(report: ServiceReport, width: int) -> list[Line]:
@@ -73,9 +88,15 @@ def _headline(report: ServiceReport) -> str:
     if report.action == "uninstall":
         if all(each.state == "absent" for each in report.files):
             return "wikid is no service here."
+        if report.commands and (report.enabled or report.active):
+            return f"{manager} still starts wikid."
         if any(each.done == "kept" for each in report.files):
             return "Not all of it is wikid's own to remove."
-        return "This would end the service." if report.dry_run else f"{manager} no longer starts wikid."
+        if report.dry_run:
+            return "This would end the service."
+        if report.enabled is None:
+            return f"The files are gone, but {manager} was not told."
+        return f"{manager} no longer starts wikid."
     if report.dry_run:
         return f"This would make wikid a service of {manager}."
     if report.enabled and report.active:

@@ -81,6 +81,11 @@ def written_command(words: Sequence[str]) -> str:
     return " ".join(_quoted(each.replace("$", "$$")) for each in words)
 
 
+def may_be_run(program: str) -> bool:
+    """Whether systemd takes it as the program of ExecStart=: some characters it refuses however they are written."""
+    return program.isprintable() and not any(each in program for each in "'\"\\")
+
+
 def written_environment(environment: Mapping[str, str]) -> list[str]:
     """Assignments as Environment= has them."""
     return [_quoted(f"{name}={value}") for name, value in sorted(environment.items())]
