@@ -22,13 +22,12 @@ def one_vault(vaults: Vaults, wanted: str | None, cwd: str | None) -> Vault:
 
 def one_indexer(vaults: Vaults, wanted: str | None, cwd: str | None) -> Indexer:
     """The indexer of that vault."""
-    where = None if cwd is None else absolute(cwd)
-    applied, left_out = vaults.looked_through(wanted, where, automatic=False)
+    folder = None if cwd is None else absolute(cwd)
+    where = None if folder is None or wanted not in (None, "active") else vaults.resolve(folder)
+    applied, left_out = vaults.looked_through(wanted, where or folder, automatic=False)
     found = [each.indexer for each in applied]
-    if wanted in (None, "active") and where is not None:
-        active = vaults.resolve(where).active
-        if active is not None:
-            return _of_root(found, active.root)
+    if where is not None and where.active is not None:
+        return _of_root(found, where.active.root)
     names = sorted([*(each.vault.name for each in found), *(each.entry.name for each in left_out if each.opening)])
     if len(names) > 1:
         hint = f"name one with: --vault V ({', '.join(names)})"

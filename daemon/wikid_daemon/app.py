@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ from wikid_daemon.recall import Recaller
 from wikid_daemon.resolving import Resolving
 from wikid_daemon.searching import Models
 from wikid_daemon.server import Server
-from wikid_daemon.settings_files import SettingsFiles
+from wikid_daemon.settings_files import Effective, SettingsFiles
 from wikid_daemon.standings import Standings
 from wikid_daemon.subscriptions import Subscriptions, VaultLook
 from wikid_daemon.vault.registry import Registry
@@ -89,6 +90,10 @@ async def _serve(settings: Settings, instance: Instance) -> None:
     vaults = Vaults(
         Registry(settings.folders.config / "vaults.json"), settings.folders.state, make_indexer, settings.environment
     )
+
+    def settings_at(folder: Path) -> Effective:
+        return vaults.seen(folder, partial(files.settings_for, folder))[1]
+
     logs = EventLogs(settings.folders.state)
     standings = Standings(vaults.all, logs)
     feedback = Feedback(
@@ -109,7 +114,7 @@ async def _serve(settings: Settings, instance: Instance) -> None:
         files.settings_for,
         feedback,
         {
-            **Configuration(files).methods(),
+            **Configuration(files, settings_at).methods(),
             **models.methods(),
             **EventCalls(vaults, logs).methods(),
             **Doctor(

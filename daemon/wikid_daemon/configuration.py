@@ -9,17 +9,19 @@ from typing import Any
 from wikid_daemon.calls import absolute
 from wikid_daemon.core.names import printable
 from wikid_daemon.core.settings import BY_NAME, TABLE, Decided, Setting
-from wikid_daemon.settings_files import SettingsFiles
+from wikid_daemon.settings_files import Effective, SettingsFiles
 from wikid_protocol import methods as m
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
 
 
 class Configuration:
-    """Answers for the settings of this user. RequestRefused for a key that is none and a value that its key lacks."""
+    """Answers for the settings of this user; `settings_at` gives those that apply to a folder. RequestRefused for a key
+    that is none and a value that its key lacks."""
 
-    def __init__(self, files: SettingsFiles) -> None:
+    def __init__(self, files: SettingsFiles, settings_at: Callable[[Path], Effective]) -> None:
         self._files = files
+        self._settings_at = settings_at
 
     def methods(self) -> Mapping[str, Callable[[Any], object]]:
         """The methods of the protocol that are answered here."""
@@ -40,7 +42,7 @@ class Configuration:
         return self._report((setting,), None)
 
     def _report(self, wanted: tuple[Setting, ...], cwd: Path | None) -> r.Configuration:
-        effective = self._files.settings_for(cwd)
+        effective = self._files.settings_for(None) if cwd is None else self._settings_at(cwd)
         return r.Configuration(
             path=printable(str(self._files.path)),
             settings=tuple(_record(each) for each in effective.decided if each.setting in wanted),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +17,15 @@ from wikid_daemon import health, index_calls, pages
 from wikid_daemon.calls import CallContext, absolute
 from wikid_daemon.feedback import Feedback
 from wikid_daemon.indexer import Indexer
+from wikid_daemon.lanes import never
 from wikid_daemon.metrics import LONG_CALLS
-from wikid_daemon.recall import Recaller
+from wikid_daemon.recall import Recaller, clock_of
 from wikid_daemon.refusals import translated
 from wikid_daemon.settings_files import Effective
-from wikid_daemon.unserved import NotOpen, Unopened
+from wikid_daemon.threads import FOREVER
+from wikid_daemon.timing import Clock
+from wikid_daemon.unserved import NotOpen, Unopened, unregistered
+from wikid_daemon.vault.opening import LOOK_SECONDS, NotAnswering
 from wikid_daemon.vault.vault import Vault
 from wikid_daemon.vaults import Applied, Vaults
 from wikid_daemon.warm import WarmEmbedder
@@ -37,12 +41,17 @@ T = TypeVar("T")
 Handler = Callable[[Any, CallContext], Awaitable[object]]
 
 RECALL_THREADS: Final = 4
+LIST_THREADS: Final = 2
 SLOW_THREADS: Final = 8
 LONG_THREADS: Final = 8
+AUTOMATIC_LOOK_SECONDS: Final = 0.25  # for a folder to answer; nobody asked, so nobody should have to wait
+LEAST_SHARE: Final = 1 / 8  # of the time for a look that it has even where a call has none left
+WAITING_SHARE: Final = 1 / 2  # of what a recall has left, for vaults to be opened; the rest is for searching
 
 
 class Handlers:
-    """Implements `Dispatcher`. Recalls have threads of their own, and so has work that may take minutes.
+    """Implements `Dispatcher`. Recalls have threads of their own, and so have lists, which wait for the vaults to be
+    opened, and work that may take minutes.
 
     `plain` are the methods that need nothing but their params, each with the function that answers it; `talking` are
     those that have to do with the connection a call came over, `long` those that may take minutes and look at the
@@ -73,6 +82,7 @@ class Handlers:
         self._feedback = feedback
         self.connections: Callable[[], int] = lambda: 0
         self._quick = ThreadPoolExecutor(RECALL_THREADS, "recall")
+        self._lists = ThreadPoolExecutor(LIST_THREADS, "list")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "work")
         self._long = ThreadPoolExecutor(LONG_THREADS, "long")
         self._table: dict[str, Handler] = {
@@ -102,43 +112,47 @@ class Handlers:
         return await self._table[method.name](params, context)
 
     def close(self) -> None:
-        self._quick.shutdown(wait=False, cancel_futures=True)
-        self._slow.shutdown(wait=False, cancel_futures=True)
-        self._long.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._quick, self._lists, self._slow, self._long):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
-    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool, translated, work)
+    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T], context: CallContext | None = None) -> T:
+        cancelled = never if context is None else context.cancelled.is_set
+        return await asyncio.get_running_loop().run_in_executor(pool, translated, work, cancelled)
 
     def _plain(self, name: str, work: Callable[[Any], object]) -> Handler:
         pool = self._long if name in LONG_CALLS else self._slow
 
-        async def answer(params: object, _context: CallContext) -> object:
-            return await self._in(pool, lambda: work(params))
+        async def answer(params: object, context: CallContext) -> object:
+            return await self._in(pool, lambda: work(params), context)
 
         return answer
 
     def _lengthy(self, work: Callable[[Any, CallContext], object]) -> Handler:
         async def answer(params: object, context: CallContext) -> object:
-            return await self._in(self._long, lambda: work(params, context))
+            return await self._in(self._long, lambda: work(params, context), context)
 
         return answer
 
-    def _chosen(self, vault: str | None, cwd: str | None) -> list[Applied]:
-        return self._vaults.chosen(vault, None if cwd is None else absolute(cwd), automatic=False)
-
-    def _looked_through(self, vault: str | None, cwd: str | None) -> tuple[list[Applied], list[Unopened]]:
-        return self._vaults.looked_through(vault, None if cwd is None else absolute(cwd), automatic=False)
+    def _looked_through(
+        self, vault: str | None, cwd: str | None, until: float = FOREVER
+    ) -> tuple[list[Applied], list[Unopened]]:
+        where = None if cwd is None else absolute(cwd)
+        return self._vaults.looked_through(vault, where, automatic=False, until=until)
 
     def _captures(self, vault: Vault) -> bool:
         """Whether signals are kept of what a recall from the vault's own folder shows."""
-        return self._settings_for(vault.root).settings.recall_feedback
+        try:
+            _, effective = self._vaults.seen(vault.root, lambda: self._settings_for(vault.root))
+        except NotAnswering:
+            effective = self._settings_for(None)
+        return effective.settings.recall_feedback
 
     # -- daemon --------------------------------------------------------------------------------------------------------
 
     async def _initialize(self, _params: m.InitializeParams, _context: CallContext) -> r.Initialized:
-        indexers = await self._in(self._quick, self._vaults.all)
+        indexers = await self._in(self._lists, self._vaults.all)
         return r.Initialized(
             protocol=m.PROTOCOL_VERSION,
             server=r.Server(name="wikid", version=__version__),
@@ -180,7 +194,7 @@ class Handlers:
     # -- vaults --------------------------------------------------------------------------------------------------------
 
     async def _vault_list(self, _params: m.NoParams, _context: CallContext) -> r.VaultList:
-        opened = await self._in(self._quick, self._vaults.all)
+        opened = await self._in(self._lists, self._vaults.all)
         vaults = tuple(health.vault_record(each.vault) for each in opened)
         gone = tuple(health.unopened_status(each).vault for each in self._vaults.unopened())
         faults = tuple(r.Diagnostic(kind="registry_damaged", message=fault) for fault in self._vaults.faults())
@@ -213,11 +227,12 @@ class Handlers:
     async def _vault_resolve(self, params: m.VaultResolveParams, _context: CallContext) -> r.Resolution:
         def work() -> r.Resolution:
             cwd = absolute(params.cwd)
-            ambient = self._settings_for(cwd).settings.ambient_personal_vault
+            where, effective = self._vaults.seen(cwd, lambda: self._settings_for(cwd))
+            ambient = effective.settings.ambient_personal_vault
+            vaults, _ = self._vaults.applying(where, automatic=False)
+            automatic, _ = self._vaults.applying(where, automatic=True, ambient=ambient)
             return r.Resolution(
-                cwd=str(cwd),
-                vaults=tuple(map(_resolved, self._vaults.applying(cwd, automatic=False))),
-                automatic=tuple(map(_resolved, self._vaults.applying(cwd, automatic=True, ambient=ambient))),
+                cwd=str(cwd), vaults=tuple(map(_resolved, vaults)), automatic=tuple(map(_resolved, automatic))
             )
 
         return await self._in(self._slow, work)
@@ -225,21 +240,36 @@ class Handlers:
     # -- recall and pages ----------------------------------------------------------------------------------------------
 
     async def _recall(self, params: m.RecallParams, context: CallContext) -> r.Recall:
+        clock = clock_of(params)  # the wait for a thread is part of it
+
         def work() -> tuple[r.Recall, list[Applied], Effective]:
-            cwd = None if params.cwd is None else absolute(params.cwd)
-            effective = self._settings_for(cwd)
-            ambient = effective.settings.ambient_personal_vault
-            automatic = params.policy == "automatic"
-            vaults, left_out = self._vaults.looked_through(params.vault, cwd, automatic=automatic, ambient=ambient)
-            answer = self._recaller.recall(params, vaults, effective, context.cancelled.is_set, left_out)
+            vaults, left_out, effective = self._to_recall(params, clock)
+            answer = self._recaller.recall(params, vaults, effective, context.cancelled.is_set, left_out, clock)
             return answer, vaults, effective
 
-        answer, vaults, effective = await self._in(self._quick, work)
+        answer, vaults, effective = await self._in(self._quick, work, context)
         session = params.session or context.session
         if session is not None:
             implicit = effective.settings.recall_feedback
             self._feedback.delivered(session, params.query, answer, vaults, implicit=implicit)
         return answer
+
+    def _to_recall(self, params: m.RecallParams, clock: Clock) -> tuple[list[Applied], Sequence[Unopened], Effective]:
+        """The vaults that a recall searches, those that it cannot, and what applies where it is made."""
+        cwd = None if params.cwd is None else absolute(params.cwd)
+        automatic = params.policy == "automatic"
+        most = AUTOMATIC_LOOK_SECONDS if automatic else LOOK_SECONDS
+        within = min(most, max(clock.left_ms / 1e3, most * LEAST_SHARE))
+        try:
+            where, effective = self._vaults.seen(cwd, lambda: self._settings_for(cwd), within)
+        except NotAnswering as problem:
+            if not automatic or problem.folder is None:
+                raise
+            return [], [unregistered(problem.folder, str(problem))], self._settings_for(None)
+        ambient = effective.settings.ambient_personal_vault
+        until = monotonic() + clock.left_ms * WAITING_SHARE / 1e3
+        found = self._vaults.looked_through(params.vault, where, automatic=automatic, ambient=ambient, until=until)
+        return *found, effective
 
     async def _feedback_judge(self, params: m.JudgeParams, context: CallContext) -> r.Judged:
         return await self._in(self._slow, lambda: self._feedback.judge(params, context.session))
@@ -263,16 +293,22 @@ class Handlers:
 
     # -- index ---------------------------------------------------------------------------------------------------------
 
+    def _opened(
+        self, vault: str | None, cwd: str | None, until: float, context: CallContext
+    ) -> tuple[Sequence[Applied], Sequence[Unopened]]:
+        cancelled = context.cancelled.is_set
+        return index_calls.opened(vault, lambda: self._looked_through(vault, cwd, until), until, cancelled)
+
     async def _sync(self, params: m.SyncParams, context: CallContext) -> r.SyncedVaults:
         until = monotonic() + params.timeout_ms / 1e3  # the wait for a thread is part of it
-        cancelled = context.cancelled.is_set
         return await self._in(
             self._long,
             lambda: index_calls.sync(
-                index_calls.opened(lambda: self._looked_through(params.vault, params.cwd), until, cancelled),
+                *self._opened(params.vault, params.cwd, until, context),
                 until,
-                cancelled,
+                context.cancelled.is_set,
             ),
+            context,
         )
 
     async def _reindex(self, params: m.ReindexParams, context: CallContext) -> r.ReindexReports:
@@ -280,15 +316,16 @@ class Handlers:
             if "vectors" in params.components:
                 self._embedder.awaken()
             return index_calls.reindex(
-                params, self._chosen(params.vault, params.cwd), context, self._embedder.for_recall
+                params, *self._opened(params.vault, params.cwd, FOREVER, context), context, self._embedder.for_recall
             )
 
-        return await self._in(self._long, work)
+        return await self._in(self._long, work, context)
 
     async def _verify(self, params: m.VerifyParams, context: CallContext) -> r.VerifyReports:
-        return await self._in(
-            self._long, lambda: index_calls.verified(params, self._chosen(params.vault, params.cwd), context)
-        )
+        def work() -> r.VerifyReports:
+            return index_calls.verified(params, *self._opened(params.vault, params.cwd, FOREVER, context), context)
+
+        return await self._in(self._long, work, context)
 
 
 def _resolved(applied: Applied) -> r.ResolvedVault:

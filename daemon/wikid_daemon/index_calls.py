@@ -13,7 +13,7 @@ from wikid_daemon.indexer import Indexer
 from wikid_daemon.reindexing import Reindexed
 from wikid_daemon.searching import Absence
 from wikid_daemon.threads import Cancelled
-from wikid_daemon.unserved import NotOpen, Unopened
+from wikid_daemon.unserved import NotOpen, Unopened, not_looked_through
 from wikid_daemon.vaults import Applied
 from wikid_daemon.verification import verify
 from wikid_protocol import methods as m
@@ -24,7 +24,9 @@ LISTED_DIFFERENCES: Final = 1_000
 OPENING_SECONDS: Final = 0.1  # between two looks at whether a vault is open
 
 
-def sync(vaults: Sequence[Applied], until: float, cancelled: Callable[[], bool]) -> r.SyncedVaults:
+def sync(
+    vaults: Sequence[Applied], left_out: Sequence[Unopened], until: float, cancelled: Callable[[], bool]
+) -> r.SyncedVaults:
     """Return once everything saved before is searchable. RequestRefused, VaultError; TimeoutError where it is not
     `until` then (`time.monotonic()`), Cancelled."""
     started = perf_counter()
@@ -44,14 +46,17 @@ def sync(vaults: Sequence[Applied], until: float, cancelled: Callable[[], bool])
                 pending=applied.indexer.state.pending,
             )
         )
-    return r.SyncedVaults(vaults=tuple(synced))
+    return r.SyncedVaults(vaults=tuple(synced), diagnostics=_told(left_out))
 
 
 def opened(
-    find: Callable[[], tuple[Sequence[Applied], Sequence[Unopened]]], until: float, cancelled: Callable[[], bool]
-) -> Sequence[Applied]:
-    """What `find` finds once nothing of it is still being opened. NotOpen where nothing of it can be; TimeoutError
-    where it is not `until` then, Cancelled."""
+    wanted: str | None,
+    find: Callable[[], tuple[Sequence[Applied], Sequence[Unopened]]],
+    until: float,
+    cancelled: Callable[[], bool],
+) -> tuple[Sequence[Applied], Sequence[Unopened]]:
+    """What `find` finds of the vaults that are `wanted`, once nothing of it is still being opened. NotOpen where the
+    one that is meant cannot be; TimeoutError where it is not `until` then, Cancelled."""
     while True:
         found, left_out = find()
         if not any(each.opening for each in left_out):
@@ -61,16 +66,27 @@ def opened(
         if monotonic() >= until:
             raise TimeoutError
         sleep(OPENING_SECONDS)
-    if left_out and not found:
+    # the personal vault alone is not what a call from a project is for
+    if left_out and not any(wanted == "all" or each.layer != "personal" for each in found):
         raise NotOpen(left_out[0])
-    return found
+    return found, left_out
+
+
+def _told(left_out: Sequence[Unopened]) -> tuple[r.Diagnostic, ...]:
+    return tuple(map(not_looked_through, left_out))
 
 
 def reindex(
-    params: m.ReindexParams, vaults: Sequence[Applied], context: CallContext, embedder: Callable[[], object]
+    params: m.ReindexParams,
+    vaults: Sequence[Applied],
+    left_out: Sequence[Unopened],
+    context: CallContext,
+    embedder: Callable[[], object],
 ) -> r.ReindexReports:
-    """Seed A's reindex. `embedder` gives the embedder, or the Absence that explains why no vectors are made."""
-    return r.ReindexReports(vaults=tuple(_reindexed(params, each, context, embedder) for each in vaults))
+    """Seed A's reindex; what was `left_out` is told. `embedder` gives the embedder, or the Absence that explains why no
+    vectors are made."""
+    reports = tuple(_reindexed(params, each, context, embedder) for each in vaults)
+    return r.ReindexReports(vaults=reports, diagnostics=_told(left_out))
 
 
 def _reindexed(
@@ -93,9 +109,12 @@ def _reindexed(
     return _report(applied, done, tuple(warnings), perf_counter() - started)
 
 
-def verified(params: m.VerifyParams, vaults: Sequence[Applied], context: CallContext) -> r.VerifyReports:
+def verified(
+    params: m.VerifyParams, vaults: Sequence[Applied], left_out: Sequence[Unopened], context: CallContext
+) -> r.VerifyReports:
     """Compare each vault's index with a fresh build."""
-    return r.VerifyReports(vaults=tuple(_verified(params, each, context) for each in vaults))
+    reports = tuple(_verified(params, each, context) for each in vaults)
+    return r.VerifyReports(vaults=reports, diagnostics=_told(left_out))
 
 
 def progress(context: CallContext, token: str | None, label: str) -> Callable[[str, float | None], None]:

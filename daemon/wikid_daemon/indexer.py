@@ -30,7 +30,7 @@ from wikid_daemon.vault.mirror import Mirror
 from wikid_daemon.vault.reading import VaultReader
 from wikid_daemon.vault.vault import Vault, VaultError
 from wikid_daemon.vault.watcher import EVERYTHING, WatchState
-from wikid_daemon.worker import outcome
+from wikid_daemon.worker import finished, outcome
 
 SCAN_SECONDS: Final = 60.0
 TROUBLE_SECONDS: Final = 5.0  # until a lost root or a full disk is looked at again
@@ -93,15 +93,15 @@ class Indexer(Noticing):
 
         return outcome(self._ask(work, soon=True), until, cancelled)
 
-    def after_look(self, work: Callable[[Store], T]) -> T:
+    def after_look(self, work: Callable[[Store], T], cancelled: Asked = lambda: False) -> T:
         """Run `work` on the indexer's own thread, right after a look at everything. Raises what it raises, Cancelled,
         and VaultError where the pages' folder is gone or indexing is interrupted."""
 
         def looked() -> T:
-            self._look_surely()
+            self._look_surely(cancelled=cancelled)
             return work(self._opened())
 
-        return self._ask(looked).result()
+        return finished(self._ask(looked), cancelled)
 
     def reindex(
         self,
@@ -128,7 +128,7 @@ class Indexer(Noticing):
             self._commit()
             return done
 
-        return self._ask(work).result()
+        return finished(self._ask(work), cancelled)
 
     @property
     def embedding_pending(self) -> int:

@@ -20,7 +20,7 @@ from wikid_daemon.vault.reading import READ_TIMED_OUT, VaultReader
 from wikid_daemon.vaults import Applied
 from wikid_protocol import records as r
 from wikid_protocol.errors import RequestRefused
-from wikid_protocol.limits import PAGE_TEXT_CODE_POINTS
+from wikid_protocol.limits import PAGE_BACKLINKS, PAGE_TEXT_CODE_POINTS
 from wikid_protocol.methods import PageGetParams, PageSearchParams
 
 MAX_LIMIT: Final = 500
@@ -150,6 +150,7 @@ def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str
     summary = page.summary if document is None else summarise(document)
     asked = lines[start:end]
     fit = _that_fit(asked)
+    backlinks, linking = store.catalog.backlinks(page.page_id, PAGE_BACKLINKS)
     shown = "\n".join(asked[:fit])[:PAGE_TEXT_CODE_POINTS]
     return r.Page(
         vault_id=r.VaultId(vault.vault_id),
@@ -167,7 +168,8 @@ def _page(params: PageGetParams, applied: Applied, page: StoredPage, marker: str
         total_lines=first - 1 + len(lines),
         metadata={} if document is None else document.metadata,
         relations=_relations(document),
-        backlinks=tuple(r.PageId(each) for each in store.catalog.backlinks(page.page_id)),
+        backlinks=tuple(map(r.PageId, backlinks)),
+        backlinks_total=linking,
         marker=marker,
         generation=store.generation,
         stale=applied.indexer.stale,
@@ -234,5 +236,7 @@ def _section(lines: Sequence[str], heading: str) -> tuple[int, int]:
         if start < 0 and found.group(2).strip().casefold() == wanted:
             start, level = at, len(found.group(1))
     if start < 0:
-        raise RequestRefused("page_not_found", "the page has no such heading")
+        raise RequestRefused(
+            "page_not_found", "the page has no such heading", hint="ask for the whole page, without a heading"
+        )
     return start, len(lines)

@@ -16,14 +16,14 @@ from wikid_daemon.core.confidence import AUTOMATIC_TERMS, floor, is_calibrated
 from wikid_daemon.core.modes import MODES, Mode
 from wikid_daemon.core.packing import AUTOMATIC_BUNDLES
 from wikid_daemon.core.period import Period, day_named
-from wikid_daemon.core.summary import PageSummary
 from wikid_daemon.explanation import explain
 from wikid_daemon.index.store import Store
+from wikid_daemon.indexer import Indexer
 from wikid_daemon.judging import candidates
 from wikid_daemon.lanes import Lane
 from wikid_daemon.merging import Feedback, Searched, merge, no_feedback
 from wikid_daemon.retrieval import Question
-from wikid_daemon.searching import JAVA_UNAVAILABLE, Call, Looked, Models, search
+from wikid_daemon.searching import JAVA_UNAVAILABLE, UNANSWERED, Call, Looked, Models, answers, search
 from wikid_daemon.settings_files import Effective
 from wikid_daemon.timing import Clock
 from wikid_daemon.unserved import OPENING_REMEDY, STATUS_REMEDY, Unopened, not_looked_through
@@ -34,6 +34,7 @@ from wikid_protocol.methods import RecallParams
 
 MAX_RESULTS: Final = 10  # seed A, first-release limits
 KEEP_EXTRA: Final = 2
+TRIES: Final = 3  # where one vault of several fails, while its index is replaced say
 AUTOMATIC_MS: Final = 250.0  # the whole of it, or nothing is injected
 NO_MEMORY: Final = "no_reliable_memory"
 NOT_SEARCHED: Final = ("vault_opening", "vault_not_opened")  # with these, that nothing was found says little
@@ -63,11 +64,21 @@ class Recaller:
         effective: Effective,
         cancelled: Callable[[], bool],
         left_out: Sequence[Unopened] = (),
+        clock: Clock | None = None,
     ) -> r.Recall:
-        """The answer, within `deadline_ms` where that is set. `left_out` are vaults that were meant as well and are not
-        open. RequestRefused for a query or mode that is none."""
+        """The answer, within `deadline_ms` where that is set, by the `clock` of the call's arrival. `left_out` are
+        vaults that were meant as well and are not open. RequestRefused for a query or mode that is none."""
         with self._lane.call():
-            return self._answer(params, vaults, effective, cancelled, left_out)
+            clock, tries = clock or clock_of(params), TRIES if len(vaults) > 1 else 1
+            broken: frozenset[Indexer] = frozenset()
+            while True:
+                try:
+                    return self._answer(params, vaults, effective, cancelled, left_out, clock, broken)
+                except UNANSWERED:
+                    broken |= {each.indexer for each in vaults if not answers(each.indexer.store, params.query)}
+                    tries -= 1
+                    if not tries or all(each.indexer in broken for each in vaults):
+                        raise
 
     def _answer(
         self,
@@ -76,14 +87,16 @@ class Recaller:
         effective: Effective,
         cancelled: Callable[[], bool],
         left_out: Sequence[Unopened],
+        clock: Clock,
+        broken: frozenset[Indexer],
     ) -> r.Recall:
         now, automatic = self._now(), params.policy == "automatic"
         settings, diagnostics = effective.settings, [*effective.diagnostics, *map(not_looked_through, left_out)]
-        asked = [(each, store) for each in vaults if (store := _store_of(each, diagnostics)) is not None]
+        asked = [(each, store) for each in vaults if (store := _store_of(each, diagnostics, broken)) is not None]
         call = Call(
             _question(params, now),
             effective.mode(_asked_mode(params)),
-            Clock(_limit_ms(params.deadline_ms, automatic=automatic)),
+            clock,
             cancelled,
             diagnostics,
             _intent(vaults),
@@ -120,7 +133,7 @@ class Recaller:
             mode_used=call.used,
             mode_reasons=call.reasons,
             generation=sum(each.generation for each in about),
-            stale=bool(left_out) or any(each.stale for each in about),
+            stale=bool(left_out or broken) or any(each.stale for each in about),
             pending=sum(each.pending for each in about),
             elapsed_ms=round(call.clock.elapsed_ms, 3),
             marker=self.marker,
@@ -143,8 +156,8 @@ def _question(params: RecallParams, now: datetime) -> Question:
         raise RequestRefused("invalid_params", f"max_results must be 1 to {MAX_RESULTS}")
     period = _period(params, now)
 
-    def in_period(page: PageSummary) -> bool:
-        return period.holds(page.updated or page.created, _local)
+    def in_period(dated: str | None) -> bool:
+        return period.holds(dated, _local)
 
     return Question(q.normalise(params.query), None, params.types, in_period if period else None)
 
@@ -175,6 +188,11 @@ def _asked_mode(params: RecallParams) -> Mode | None:
 
 def _limit_ms(deadline_ms: int | None, *, automatic: bool) -> float | None:
     return min(AUTOMATIC_MS, deadline_ms or AUTOMATIC_MS) if automatic else deadline_ms
+
+
+def clock_of(params: RecallParams) -> Clock:
+    """Of a recall that arrives now."""
+    return Clock(_limit_ms(params.deadline_ms, automatic=params.policy == "automatic"))
 
 
 def _intent(vaults: Sequence[Applied]) -> str:
@@ -220,8 +238,9 @@ def _have_more_pages(stores: Sequence[Store], threshold: int) -> bool:
     return False
 
 
-def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None:
-    """The vault's index, where it can be asked; what it cannot give, a diagnostic tells."""
+def _store_of(applied: Applied, diagnostics: list[r.Diagnostic], broken: frozenset[Indexer]) -> Store | None:
+    """The vault's index, where it can be asked; what it cannot give, a diagnostic tells. `broken` are those whose
+    index failed to answer."""
     indexer, vault = applied.indexer, applied.vault
 
     def tell(kind: str, message: str, remedy: str = "") -> None:
@@ -236,6 +255,9 @@ def _store_of(applied: Applied, diagnostics: list[r.Diagnostic]) -> Store | None
             tell("vault_opening", f"{vault.name} is still being opened", OPENING_REMEDY)
         else:
             tell("vault_not_opened", f"{vault.name} could not be opened: {indexer.state.reason}", STATUS_REMEDY)
+        return None
+    if indexer in broken:
+        tell("vault_opening", f"the index of {vault.name} is damaged or being replaced", OPENING_REMEDY)
         return None
     if indexer.state.state == "unavailable":
         tell(

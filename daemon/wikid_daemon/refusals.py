@@ -10,6 +10,7 @@ import structlog
 from wikid_daemon.core.events import EventRefused
 from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.lucene import LexicalIndexDamaged
+from wikid_daemon.lanes import never
 from wikid_daemon.models.failures import ModelBuildFailed
 from wikid_daemon.unserved import AmbiguousVault, NotOpen, UnknownVault, refusal_of
 from wikid_daemon.updater import Cancelled
@@ -25,8 +26,9 @@ log = structlog.get_logger("handlers")
 T = TypeVar("T")
 
 
-def translated(work: Callable[[], T]) -> T:
-    """Run `work`; what it raises on purpose becomes the refusal that the wire knows."""
+def translated(work: Callable[[], T], cancelled: Callable[[], bool] = never) -> T:
+    """Run `work`; what it raises on purpose becomes the refusal that the wire knows. `cancelled` tells whether its own
+    caller gave it up: what was ended otherwise may be asked again."""
     try:
         return work()
     except UnknownVault as problem:
@@ -65,7 +67,10 @@ def translated(work: Callable[[], T]) -> T:
         message = "an index was closed, or repaired, while it was read"
         raise RequestRefused("vault_unavailable", message, hint="ask again, or look at: wikid status") from None
     except Cancelled:
-        raise RequestRefused("cancelled", "the call was cancelled, or the daemon is stopping") from None
+        if cancelled():
+            raise RequestRefused("cancelled", "the call was cancelled") from None
+        message = "the vault was closed, or opened anew, meanwhile, or the daemon is stopping"
+        raise RequestRefused("vault_unavailable", message, hint="ask again, or look at: wikid status") from None
     except TimeoutError:
         raise RequestRefused(
             "timeout", "not everything was searchable in time", hint="ask again, or see: wikid status"

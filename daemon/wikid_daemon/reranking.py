@@ -14,14 +14,13 @@ import numpy as np
 
 from wikid_daemon.core import query as q
 from wikid_daemon.core.expansion import FEEDBACK_CHUNKS, other_names, relevant_words
-from wikid_daemon.core.ranking import CANDIDATES, DENSE_SHARE, RERANK, Fused, best_per_page
-from wikid_daemon.index.catalog_rows import page_of
+from wikid_daemon.core.ranking import CANDIDATES, DENSE_SHARE, RERANK, Fused
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.late_interaction import Asked, Passage
 from wikid_daemon.index.pages import stored_embedding_text
 from wikid_daemon.index.store import Found, Store
 from wikid_daemon.rescoring import NEIGHBOUR_WEIGHT, RERANK_WEIGHT, Matrix, combined
-from wikid_daemon.retrieval import CHUNKS_PER_PAGE, Question, Retrieved, admitted
+from wikid_daemon.retrieval import Question, Retrieved, admitted, by_words
 from wikid_daemon.timing import Clock
 
 FROM_EXPANSION: Final = 5  # candidates that only the expanded query found
@@ -39,13 +38,15 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SecondLook:
-    """The new order, and how it came about: the words and names that were added, and how many pages were judged."""
+    """The new order, and how it came about: the words and names that were added, and how many pages were `reranked` of
+    those that there were to judge."""
 
     retrieved: Retrieved
     words: Mapping[str, float]
     names: Sequence[str]
     reranker: str
     reranked: int
+    pages: int
 
     def explained(self) -> dict[str, Any]:
         return {
@@ -74,7 +75,7 @@ def look_again(
     order = _ordered(store, question, [fused for fused, _ in pool], scores)
     order += [fused for fused, _ in best[CANDIDATES - len(more) :]]
     reranked = sum(score is not None for score in scores)
-    return SecondLook(replace(first, fused=order), words, names, reranker.identity, reranked)
+    return SecondLook(replace(first, fused=order), words, names, reranker.identity, reranked, len(pool))
 
 
 def _relevant_words(store: Store, first: Retrieved, best: Sequence[tuple[Fused, Found]]) -> dict[str, float]:
@@ -94,9 +95,7 @@ def _found_by(
     if not words and not names:
         return []
     text = " ".join([question.text, *names])[: q.MAX_CODE_POINTS]
-    hits = store.lexical(text, int(CANDIDATES * CHUNKS_PER_PAGE), question.types, words)
-    pages = best_per_page([(hit.key, hit.score) for hit in hits], page_of, CANDIDATES)
-    new = [hit for hit in pages if hit.page not in known]
+    new = [hit for hit in by_words(store, first.among, text, words) if hit.page not in known]
     vector = question.vector_for(store)
     near = store.cosines(vector, [hit.chunk for hit in new], question.model) if vector is not None else {}
     found = [_as_first_look(first, hit.page, hit.chunk, near.get(hit.chunk)) for hit in new]

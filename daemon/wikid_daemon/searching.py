@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from wikid_daemon.core import modes, ranking
+from wikid_daemon.core import query as q
 from wikid_daemon.core.bundles import CONTRADICTS
 from wikid_daemon.core.modes import FirstStage, Mode, Part
+from wikid_daemon.index.catalog import CatalogError
 from wikid_daemon.index.dense import Vectors
 from wikid_daemon.index.encoders import EmbedFailed
+from wikid_daemon.index.lucene import LexicalIndexDamaged
 from wikid_daemon.index.store import Store
 from wikid_daemon.judging import Candidate, candidates
 from wikid_daemon.reranking import Reranker, SecondLook, look_again
@@ -32,6 +35,8 @@ SECOND_LOOK_MS: Final = 60.0
 # what it may take at most where the caller sets no deadline: a quality answer is to come within 700 ms
 SECOND_LOOK_MOST_MS: Final = 450.0
 ANSWER_MS: Final = 30.0  # left for judging, merging and writing out what was found
+# a search may meet these where an index is damaged, or closed for the one that takes its place
+UNANSWERED: Final = (CatalogError, LexicalIndexDamaged)
 
 
 class QueryEncoder(Protocol):
@@ -130,6 +135,17 @@ def search(call: Call, asked: Sequence[tuple[Applied, Store]], models: Models) -
     return looked
 
 
+def answers(store: Store | None, text: str) -> bool:
+    """Whether the index can be searched at all; where there is none, it is not what fails."""
+    question = Question(q.normalise(text), None)
+    try:
+        if store is not None:
+            candidates(store, question, retrieve(store, question), 1)
+    except UNANSWERED:
+        return False
+    return True
+
+
 def _again(call: Call, looked: Sequence[Looked], reranker: Reranker) -> list[Looked]:
     """A second look in each vault, in an equal share of the time."""
     whole = Clock(min(call.clock.left_ms - ANSWER_MS, SECOND_LOOK_MOST_MS))
@@ -140,7 +156,8 @@ def _again(call: Call, looked: Sequence[Looked], reranker: Reranker) -> list[Loo
         second = look_again(each.store, call.question, each.first, reranker, share, call.intent)
         again.append(replace(each, second=second))
     call.ended("second_look")
-    if not any(each.second is not None and each.second.reranked for each in again):
+    seconds = [each.second for each in again if each.second is not None]
+    if any(each.pages for each in seconds) and not any(each.reranked for each in seconds):
         call.used = "hybrid"
         call.tell(Absence("reranker_failed", "the reranker judged nothing in time: the first look answered"))
     return again

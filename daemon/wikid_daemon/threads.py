@@ -10,13 +10,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 IDLE_SECONDS: Final = 5.0
+FOREVER: Final = float("inf")
 
 T = TypeVar("T")
+R = TypeVar("R", covariant=True)
 Alive = Callable[[], None]
 """Called by work now and then: the limit is one on silence, not on the whole. Ends work that was given up."""
+
+
+class Wait(Protocol[R]):
+    """Waits for what work returns or raises, for `within` seconds. Work in hand goes on after them; what was not begun
+    never is. TimedOut, Cancelled."""
+
+    def __call__(self, within: float = FOREVER) -> R: ...
 
 
 class TimedOut(Exception):
@@ -77,9 +86,9 @@ class Threads:
         self._running = 0
         self._closed = False
 
-    def begin(self, work: Callable[[Alive], T]) -> Callable[[], T]:
+    def begin(self, work: Callable[[Alive], T]) -> Wait[T]:
         """Have a thread do the work; what is returned waits for what `work` returns or raises, and must be called.
-        TimedOut, Cancelled."""
+        Cancelled."""
         task = _Task(work)
         with self._arrived:
             if self._closed:
@@ -89,7 +98,7 @@ class Threads:
                 self._running += 1
             self._queue.append(task)
             self._arrived.notify()
-        return lambda: self._wait(task)
+        return lambda within=FOREVER: self._wait(task, within)
 
     def close(self) -> None:
         """Whoever waits gets Cancelled, and so does whoever comes; work in hand is left to itself."""
@@ -101,18 +110,19 @@ class Threads:
             self._arrived.notify_all()
             self._finished.notify_all()
 
-    def _wait(self, task: _Task[T]) -> T:
+    def _wait(self, task: _Task[T], within: float) -> T:
+        until = time.monotonic() + within
         with self._finished:
             while not task.done:
                 if self._closed:
                     raise Cancelled
-                left = self._left(task)
-                if left <= 0.0:
-                    task.given_up = True
+                silent, left = self._left(task), until - time.monotonic()
+                if silent <= 0.0 or left <= 0.0:
+                    task.given_up = silent <= 0.0
                     if task.since is None:
                         self._queue.remove(task)
                     raise TimedOut
-                self._finished.wait(left)
+                self._finished.wait(min(silent, left))
         if task.given_up:
             raise Cancelled  # by `close`, and the work saw it before its caller did
         return task.result()

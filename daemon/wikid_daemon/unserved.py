@@ -54,11 +54,9 @@ class NotOpen(Exception):
         self.unopened = unopened
 
 
-def only(named: Sequence[Unopened]) -> Unopened | None:
-    """The one of that name, or None where there is none. AmbiguousVault."""
-    if len(named) > 1:
-        raise AmbiguousVault([each.entry.path for each in named])
-    return named[0] if named else None
+def unregistered(folder: Path, reason: str, *, opening: bool = False) -> Unopened:
+    """A vault, or a folder that may be one, of which nothing but its place is known."""
+    return Unopened(RegistryEntry(folder, folder.name or str(folder), ""), reason, opening)
 
 
 def refusal_of(unopened: Unopened) -> RequestRefused:
@@ -76,4 +74,4 @@ def not_looked_through(unopened: Unopened) -> r.Diagnostic:
         kind, message, remedy = "vault_opening", f"{name} is still being opened", OPENING_REMEDY
     else:
         kind, message, remedy = "vault_not_opened", f"{name} could not be opened: {unopened.reason}", STATUS_REMEDY
-    return r.Diagnostic(kind=kind, message=message, remedy=remedy, vault_id=vault_id)
+    return r.Diagnostic(kind=kind, message=message, remedy=remedy, vault_id=vault_id or None)

@@ -342,7 +342,8 @@ class Updater:
     @property
     def next_retry(self) -> float:
         """When (monotonic seconds) the next unreadable file should be tried again."""
-        return min((at for at, _ in self._retries.values()), default=float("inf"))
+        retries = tuple(self._retries.values())  # any thread asks while the indexer's adds some
+        return min((at for at, _ in retries), default=float("inf"))
 
     def due_retries(self) -> set[str]:
         """The files to try again now."""

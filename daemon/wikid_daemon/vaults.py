@@ -6,18 +6,19 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import structlog
 
 from wikid_daemon.indexer import Indexer
-from wikid_daemon.threads import Alive, Cancelled
-from wikid_daemon.unserved import AmbiguousVault, NotOpen, UnknownVault, Unopened, only
+from wikid_daemon.threads import FOREVER, Alive, Cancelled
+from wikid_daemon.unserved import AmbiguousVault, NotOpen, UnknownVault, Unopened, unregistered
 from wikid_daemon.vault.opening import (
+    LOOK_SECONDS,
     FolderThreads,
     NotAnswering,
     Opened,
@@ -27,23 +28,17 @@ from wikid_daemon.vault.opening import (
     settings_stamp,
 )
 from wikid_daemon.vault.registry import Registry, RegistryEntry, RegistryUnreadable
-from wikid_daemon.vault.resolve import Resolution, personal_root, resolve
+from wikid_daemon.vault.resolve import Resolution, resolve
 from wikid_daemon.vault.state import machine_id
-from wikid_daemon.vault.vault import NEW_MARKER, Vault, VaultError, init_vault, marker_of
+from wikid_daemon.vault.vault import Vault, VaultError, init_vault, marker_of
 
 log = structlog.get_logger("vaults")
 
 REFRESH_SECONDS: Final = 5.0
+OF_FOLDER: Final = (None, "active", "personal", "project")  # for these words it matters where a call is made
 FIRST_SECONDS: Final = 5.0  # after the daemon's start that calls wait for vaults to be opened
 Layer = Literal["project", "personal", "registered"]
-ANYWHERE: Final = "no vault applies to the folder"
-REASONS: Final = {
-    "registered": "the deepest registered folder that contains this one",
-    "marker_here": "this folder is a vault",
-    "wiki_home": "WIKI_HOME names it",
-    "marker_above": "the nearest folder above that is a vault",
-    "personal": "the personal vault",
-}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,17 +225,13 @@ class Vaults:
 
     def init(self, path: Path, topic: str, mode: str, name: str | None) -> Indexer:
         """Make a new vault in the folder and register it. VaultError."""
-        return self.add(init_vault(path, topic, mode), name)
+        return self.add(self._folders.begin(path, lambda _alive: init_vault(path, topic, mode))(), name)
 
     def remove(self, wanted: str) -> Vault | RegistryEntry:
         """Stop serving a vault and forget it; its files stay. UnknownVault, AmbiguousVault, RegistryUnreadable."""
         roots = [each.vault.root for each in self._matching(wanted)]
         with self._lock:
-            entries = [
-                each.entry
-                for path, each in self._unopened.items()
-                if wanted in (each.entry.name, each.entry.vault_id, str(path))
-            ]
+            entries = [each.entry for each in self._unopened.values() if each.is_called(wanted)]
             indexers = [self._open[root] for root in roots if root in self._open]
             if len(entries) + len(indexers) > 1:
                 raise AmbiguousVault([*(each.path for each in entries), *(each.vault.root for each in indexers)])
@@ -248,7 +239,9 @@ class Vaults:
                 self._registry.remove(entries[0].path)
                 del self._unopened[entries[0].path]
                 return entries[0]
-            indexer = self._only(indexers)
+            if not indexers:
+                raise self._unknown()
+            indexer = indexers[0]
             self._registry.remove(indexer.vault.root)
             self._retire(indexer)
         indexer.close()
@@ -258,143 +251,150 @@ class Vaults:
 
     def all(self) -> list[Indexer]:
         """The open vaults, by path."""
-        self._be_patient()
-        with self._lock:
-            return [self._open[root] for root in sorted(self._open)]
+        return self._everything()[0]
 
     def unopened(self) -> list[Unopened]:
+        return self._everything(until=0.0)[1]
+
+    def _everything(self, until: float = FOREVER) -> tuple[list[Indexer], list[Unopened]]:
+        self._be_patient(until)
         with self._lock:
-            return [self._unopened[root] for root in sorted(self._unopened)]
+            indexers, away = sorted(self._open.items()), sorted(self._unopened.items())
+        return [each for _, each in indexers], [each for _, each in away]
 
     def faults(self) -> list[str]:
         """What was wrong with the registry's file."""
         return [fault.message for fault in self._registry.faults]
 
-    def _be_patient(self) -> None:
-        """Soon after the daemon's start, wait until every vault was tried."""
-        self._tried.wait(max(self._patient_until - time.monotonic(), 0.0))
+    def _be_patient(self, until: float = FOREVER, root: Path | None = None) -> None:
+        """Soon after the daemon's start, wait until every vault was tried, unless it is about one that is open."""
+        if root not in self._open:
+            self._tried.wait(max(min(self._patient_until, until) - time.monotonic(), 0.0))
 
-    def _matching(self, wanted: str) -> list[Indexer]:
-        self._be_patient()
+    def _matching(self, wanted: str, until: float = FOREVER) -> list[Indexer]:
+        self._be_patient(until)
         given = Path(os.path.expanduser(wanted.replace("\0", "\ufffd")))  # no look at the disk survives a NUL
         with self._lock:
             found = [each for each in self._open.values() if wanted in (each.vault.vault_id, each.vault.name)]
             if found or given in self._open:
                 return found or [self._open[given]]
-        with contextlib.suppress(NotAnswering):
-            given = self._folders.real(given)
+        if given.is_absolute():
+            within = min(max(until - time.monotonic(), 0.0), LOOK_SECONDS)
+            with contextlib.suppress(NotAnswering):
+                given = Path(self._folders.look(given, partial(os.path.realpath, given), within))
         with self._lock:
             return [self._open[given]] if given in self._open else []
 
-    def find(self, wanted: str) -> Indexer:
+    def find(self, wanted: str, until: float = FOREVER) -> Indexer:
         """The vault with this id, name or path. UnknownVault, AmbiguousVault, NotOpen."""
-        unopened, found = self.unopened(), self._matching(wanted)
-        waiting = None if found else only([each for each in unopened if each.is_called(wanted)])
-        if waiting is not None:
-            raise NotOpen(waiting)
-        return self._only(found)
-
-    def _only(self, found: Sequence[Indexer]) -> Indexer:
-        if len(found) > 1:
-            raise AmbiguousVault([each.vault.root for each in found])
+        away, found = [each for each in self.unopened() if each.is_called(wanted)], self._matching(wanted, until)
+        paths = {*(each.entry.path for each in away), *(each.vault.root for each in found)}
+        if len(paths) > 1:
+            raise AmbiguousVault(list(paths))
         if not found:
-            raise UnknownVault(tuple(sorted(each.vault.name for each in self.all())))
+            raise NotOpen(away[0]) if away else self._unknown()
         return found[0]
 
-    def resolve(self, cwd: Path) -> Resolution:
-        personal = self._personal_root()
+    def _unknown(self) -> UnknownVault:
+        return UnknownVault(tuple(sorted(each.vault.name for each in self.all())))
+
+    def resolve(self, cwd: Path | None) -> Resolution:
+        """What applies to a folder, or to the user's own for None. NotAnswering, as those below that look at one."""
+        return self.seen(cwd, lambda: None)[0]
+
+    def seen(self, cwd: Path | None, also: Callable[[], T], within: float = LOOK_SECONDS) -> tuple[Resolution, T]:
+        """The same, with what `also` finds in the same look at the folder, of `within` seconds."""
+        where = self._home if cwd is None else cwd
         with self._lock:
             # a registered folder that cannot be opened now still is the project, and not the personal vault's
-            registered = [root for root in (*self._open, *self._unopened) if root != personal]
-        return resolve(cwd, registered, home=self._home, wiki_home=self._wiki_home)
+            registered = [*self._open, *self._unopened]
+        known = self._folders.personal(self._home, self._wiki_home, within)
+        found = partial(resolve, where, registered, home=self._home, wiki_home=self._wiki_home, known=known)
+        return self._folders.look(where, lambda: (found(), also()), within)
 
-    def _personal_root(self) -> Path:
-        return personal_root(self._home, self._wiki_home)
-
-    def personal(self) -> Indexer | None:
-        root = self._personal_root()
-        return self._serving(root) if os.path.lexists(root / NEW_MARKER) else None
-
-    def _serving(self, root: Path) -> Indexer | None:
-        """The indexer of a vault that applies, opened for this daemon's life when nobody registered it."""
-        self._be_patient()
+    def _serving(self, root: Path, until: float) -> Indexer | Unopened | None:
+        """The indexer of a vault that applies, opened for this daemon's life when nobody registered it, or why there is
+        none; None where it is no vault any more."""
+        self._be_patient(until, root)
         with self._lock:
             present, unopened = self._open.get(root), self._unopened.get(root)
         if present is not None or (unopened is not None and unopened.opening):
-            return present  # or nobody waits for what may take long: it is told
+            return present or unopened  # nobody waits for what may take long: it is told
         try:
-            return self._folders.begin(root, partial(self._open_marked, root))()
+            return self._folders.begin(root, partial(self._open_marked, root))(until - time.monotonic()) or unopened
         except (VaultError, OSError) as problem:
             log.warning("vault_not_opened", kind=type(problem).__name__)
-            return None
+            is_late = isinstance(problem, NotAnswering) and time.monotonic() >= until
+            return unopened or unregistered(root, str(problem), opening=is_late)
 
     def _open_marked(self, root: Path, alive: Alive) -> Indexer | None:
-        if marker_of(root) is None:
-            return None
         with self._lock:
-            known = self._unopened.get(root)
+            present, known = self._open.get(root), self._unopened.get(root)
+        if present is not None or marker_of(root) is None:
+            return present  # opened for another call, while this one waited
         found = opened(root, None if known is None else known.entry.name, self._state_home)
         alive()
         with self._lock:
             return self._open.get(root) or self._begin(found)
 
-    def applying(self, cwd: Path, *, automatic: bool, ambient: bool = True) -> list[Applied]:
-        """The vaults that answer for a folder, the project's first (vault format §1.2, §11.36).
+    def applying(
+        self, where: Path | Resolution | None, *, automatic: bool, ambient: bool = True, until: float = FOREVER
+    ) -> tuple[list[Applied], list[Unopened]]:
+        """The vaults that answer for a folder, the project's first (vault format §1.2, §11.36), and those that would
+        and are not open.
 
-        Without any an explicit recall searches all registered vaults, an automatic one none; an automatic one never
-        crosses from a project into the personal vault, nor into it at all where it is not `ambient`.
+        Where none would, an explicit recall searches all registered vaults, an automatic one none; an automatic one
+        never crosses from a project into the personal vault, nor into it at all where it is not `ambient`.
         """
-        resolution = self.resolve(cwd)
-        found: list[Applied] = []
-        if automatic and not ambient and not resolution.unprompted:
-            return found
-        if resolution.active is not None:
-            indexer = self._serving(resolution.active.root)
-            if indexer is not None:
-                layer: Layer = "personal" if resolution.active.root == resolution.personal else "project"
-                found.append(Applied(indexer, layer, REASONS[resolution.active.why]))
-        if automatic:
-            return found
-        personal = self.personal()
-        if personal is not None and all(each.indexer is not personal for each in found):
-            found.append(Applied(personal, "personal", REASONS["personal"]))
-        return found or [Applied(each, "registered", ANYWHERE) for each in self.all()]
-
-    def chosen(self, wanted: str | None, cwd: Path | None, *, automatic: bool, ambient: bool = True) -> list[Applied]:
-        """The vaults of a call that names one, a layer, or a folder. UnknownVault, AmbiguousVault, NotOpen."""
-        where = cwd if cwd is not None else self._home
-        # not even asked for all of them would an automatic recall mix the layers
-        if wanted in (None, "active") or (wanted == "all" and automatic):
-            return self.applying(where, automatic=automatic, ambient=ambient)
-        if wanted == "all":
-            return [Applied(each, self._layer(each), "all vaults") for each in self.all()]
-        assert wanted is not None
-        if wanted in ("personal", "project"):
-            found = [each for each in self.applying(where, automatic=False) if each.layer == wanted]
-            if found or not self._matching(wanted):  # a vault may be named so, and a page is addressed by its vault
-                return found
-        indexer = self.find(wanted)
-        return [Applied(indexer, self._layer(indexer), "named in the call")]
+        where = where if isinstance(where, Resolution) else self.resolve(where)
+        if not automatic and where.active is None:
+            everything, away = self._everything(until)
+            return [Applied(each, "registered", "no vault applies to the folder") for each in everything], away
+        roots = where.unprompted_roots(ambient=ambient) if automatic else where.roots
+        found, left_out = list[Applied](), list[Unopened]()
+        for root in roots:
+            served = self._serving(root, until)
+            if isinstance(served, Unopened):
+                left_out.append(served)
+            elif served is not None:
+                layer: Layer = "personal" if root == where.personal else "project"
+                found.append(Applied(served, layer, where.reason(root)))
+        return found, left_out
 
     def looked_through(
-        self, wanted: str | None, cwd: Path | None, *, automatic: bool, ambient: bool = True
+        self,
+        wanted: str | None,
+        where: Path | Resolution | None,
+        *,
+        automatic: bool,
+        ambient: bool = True,
+        until: float = FOREVER,
     ) -> tuple[list[Applied], list[Unopened]]:
-        """`chosen` for a call that tells what it could not look through: the vaults that it is for as well and that are
-        not open. UnknownVault, AmbiguousVault."""
-        unopened = self.unopened()
+        """The vaults of a call that names one, a layer, or a folder, and those that it is for as well and that are not
+        open. Waits `until` then (`time.monotonic()`). UnknownVault, AmbiguousVault."""
+        # not even asked for all of them would an automatic recall mix the layers
+        of_folder = wanted in (None, "active") or (wanted == "all" and automatic)
+        if not isinstance(where, Resolution):
+            where = self.resolve(where if of_folder or wanted in OF_FOLDER else None)
+        if of_folder:
+            return self.applying(where, automatic=automatic, ambient=ambient, until=until)
+        if wanted == "all":
+            indexers, left_out = self._everything(until)
+            return [_by_name(each, where, "all vaults") for each in indexers], left_out
+        assert wanted is not None
+        if wanted in ("personal", "project"):
+            found, left_out = self.applying(where, automatic=False, until=until)
+            found = [each for each in found if each.layer == wanted]
+            left_out = [each for each in left_out if each.entry.path in where.layer(wanted)]
+            # a vault may be named so, and a page is addressed by its vault
+            if found or left_out or not self._matching(wanted, until):
+                return found, left_out
         try:
-            found = self.chosen(wanted, cwd, automatic=automatic, ambient=ambient)
+            indexer = self.find(wanted, until)
         except NotOpen as problem:
             return [], [problem.unopened]
-        if not unopened:
-            return found, []
-        where = self.resolve(cwd if cwd is not None else self._home)
-        meant = {each.entry.path for each in unopened}
-        if automatic:
-            meant &= set(where.roots[:1] if ambient or where.unprompted else ())
-        elif wanted != "all" and (wanted not in (None, "active") or any(each.reason != ANYWHERE for each in found)):
-            meant &= set(where.layer(wanted))
-        return found, [each for each in unopened if each.entry.path in meant - {each.vault.root for each in found}]
+        return [_by_name(indexer, where, "named in the call")], []
 
-    def _layer(self, indexer: Indexer) -> Layer:
-        return "personal" if indexer.vault.root == self._personal_root() else "registered"
+
+def _by_name(indexer: Indexer, where: Resolution, reason: str) -> Applied:
+    return Applied(indexer, "personal" if indexer.vault.root == where.place else "registered", reason)

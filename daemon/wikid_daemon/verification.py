@@ -65,7 +65,7 @@ class _Snapshot:
 def verify(indexer: Indexer, progress: Progress, cancelled: Callable[[], bool]) -> Verified:
     """Compare the live index with a fresh build; blocks. Raises Cancelled, VaultError and what building raises."""
     # before building, for a folder that is gone would look like one without pages
-    indexer.after_look(lambda _store: None)
+    indexer.after_look(lambda _store: None, cancelled)
     folder = new_staging(indexer.vault.state)
     try:
         fresh = FreshIndex(indexer.reader, folder / "fresh", NoMirror(), cancelled)
@@ -81,7 +81,7 @@ def verify(indexer: Indexer, progress: Progress, cancelled: Callable[[], bool]) 
 
 def _compared(indexer: Indexer, fresh: FreshIndex, copy: Path, cancelled: Callable[[], bool]) -> Verified:
     for _ in range(ROUNDS):
-        taken = indexer.after_look(lambda store: _snapshot(store, fresh, copy, cancelled))
+        taken = indexer.after_look(lambda store: _snapshot(store, fresh, copy, cancelled), cancelled)
         if taken.settled or not taken.found:
             break
     compared = ["pages", "vectors"] if taken.vectors else ["pages"]

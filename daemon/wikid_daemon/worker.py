@@ -40,6 +40,15 @@ def outcome(asked: Future[T], until: float, cancelled: Callable[[], bool]) -> T:
     return asked.result()
 
 
+def finished(asked: Future[T], cancelled: Callable[[], bool]) -> T:
+    """The same without a limit, and to the end once it has begun, since such work uses what its caller holds."""
+    while not asked.done():
+        if cancelled() and asked.cancel():
+            raise Cancelled
+        wait((asked,), LOOK_SECONDS)
+    return asked.result()
+
+
 class Worker(ABC):
     """Everything that `_wake` guards may be changed by any thread, which then notifies it."""
 

@@ -20,7 +20,7 @@ from wikid_protocol.endpoint import MAX_SOCKET_BYTES
 from wikid_protocol.error_meanings import ERRORS
 from wikid_protocol.errors import KINDS, REQUEST_CANCELLED, RequestRefused
 from wikid_protocol.examples import answer_example, params_example, record_example, request_example
-from wikid_protocol.limits import LIMITS, OLDEST_PROTOCOL, PAGE_TEXT_CODE_POINTS, PROTOCOL_VERSION
+from wikid_protocol.limits import LIMITS, OLDEST_PROTOCOL, PAGE_BACKLINKS, PAGE_TEXT_CODE_POINTS, PROTOCOL_VERSION
 from wikid_protocol.meanings import meanings_of
 from wikid_protocol.methods import CAPABILITIES, METHODS, Method
 from wikid_protocol.schema import default_of, doc_of, is_record, is_required, record_schema, records_in
@@ -105,6 +105,7 @@ def _parts() -> dict[str, str]:
         "queue": str(LIMITS.queue),
         "in_flight": str(LIMITS.calls_in_flight),
         "page_text": f"{PAGE_TEXT_CODE_POINTS:,}",
+        "page_backlinks": str(PAGE_BACKLINKS),
         "reasons": _words(REASONS),
         "mode_reasons": _words(MODE_REASONS),
         "diagnostics": _words(DIAGNOSTICS),

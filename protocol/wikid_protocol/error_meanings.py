@@ -14,8 +14,8 @@ ERRORS: Final[dict[str, str]] = {
     "cancelled": "The call was cancelled, or the daemon is stopping.",
     "recall_query_too_long": "The query has too many code points. Ask a shorter question; never cut one silently.",
     "vault_not_found": "No vault has that name or id, or none applies to the folder.",
-    "vault_unavailable": "The vault's folder or file does not answer now: gone, unmounted, too slow, or "
-    "still being opened.",
+    "vault_unavailable": "The vault's folder or file does not answer now: gone, unmounted, too slow, still being "
+    "opened, or closed during the call.",
     "vault_blocked": "The vault's own files keep it from being served; `status` says why.",
     "page_not_found": "No page has that id, or it was deleted; or the page has no such heading.",
     "outside_vault": "An id or a path leads out of the vault.",

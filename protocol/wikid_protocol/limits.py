@@ -26,6 +26,8 @@ OLDEST_PROTOCOL: Final = 1
 MAX_QUERY_CODE_POINTS: Final = 2_000
 PAGE_TEXT_CODE_POINTS: Final = 200_000
 """Of one page's text in one answer; more is asked for by its lines."""
+PAGE_BACKLINKS: Final = 500
+"""Of one page in one answer, or a page that everything links to would fit in none."""
 LIMITS: Final = Limits(
     message_bytes=4_000_000,
     answer_bytes=1_000_000,

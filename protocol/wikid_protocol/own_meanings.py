@@ -181,7 +181,7 @@ OWN: Final[dict[str, str]] = {
     "VaultAddParams.name": "What to call it; null for the folder's name.",
     "VaultAddParams.path": "Absolute path of the folder of notes.",
     "VaultInitParams.mode": "`personal` or `company`.",
-    "VaultInitParams.name": "What to call it; null for the folder's name.",
+    "VaultInitParams.name": "What to call it; null for the topic.",
     "VaultInitParams.path": "Absolute path of the folder.",
     "VaultList.vaults": "The registered vaults.",
     "VaultRecord.kind": "`wiki` has the marker of a vault, `plain` is any folder of Markdown, read only.",

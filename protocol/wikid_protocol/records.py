@@ -151,6 +151,7 @@ class Page:
     stale: bool = True
     pending: int = 0
     next_line: int | None = None
+    backlinks_total: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,9 +241,10 @@ class ReindexReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexReports:
-    """One report for each vault."""
+    """One report for each vault; `diagnostics` tells which were meant as well and are not open."""
 
     vaults: tuple[ReindexReport, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,9 +279,10 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReports:
-    """One report for each vault."""
+    """One report for each vault; `diagnostics` tells which were meant as well and are not open."""
 
     vaults: tuple[VerifyReport, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,9 +300,10 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncedVaults:
-    """One line for each vault."""
+    """One line for each vault; `diagnostics` tells which were meant as well and are not open."""
 
     vaults: tuple[Synced, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,6 +193,9 @@ def test_search_and_show(world: Commands) -> None:
     assert [each["page_id"] for each in found["matches"]] == ["n02"]
     page = world.json("show", "notes:tricky", "--heading", "Second")
     assert (page["title"], page["text"].split()) == ("Tricky", ["##", "Second", "two"])
+    refused = world.run("show", "notes:tricky", "--heading", "nosuch")
+    assert (refused.returncode, "without a heading" in refused.stderr) == (1, True)
+    assert "default: the topic" in world.run("vault", "init", "--help").stdout
     assert world.json("show", "tricky", "--vault", "notes")["text"].startswith("# Tricky")
 
 

@@ -219,7 +219,7 @@ def test_progress_reaches_the_host_and_only_grows(scripted: Scripted) -> None:
     scripted.fake.answers["index/reindex"] = reindexed
     steps: list[tuple[float, str | None]] = []
     done = scripted.host.start("wiki_reindex", {}, lambda progress, _total, message: steps.append((progress, message)))
-    assert done.result(HANG_GUARD_SECONDS).structured_content == {"vaults": []}
+    assert done.result(HANG_GUARD_SECONDS).structured_content == {"vaults": [], "diagnostics": []}
     assert [message for _, message in steps] == ["Reading", "Half of it", "Still half of it", "Done"]
     assert sorted({progress for progress, _ in steps}) == [progress for progress, _ in steps]
 

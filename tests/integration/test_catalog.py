@@ -54,7 +54,7 @@ def test_putting_a_page_again_replaces_all_of_it(catalog: Catalog) -> None:
     assert again.page == first.page
     assert sorted(again.dropped) == sorted(first.added)
     assert [page_of(chunk) for chunk in again.added] == [again.page]
-    assert catalog.backlinks("b") == []
+    assert catalog.backlinks("b", 5) == ([], 0)
     put(catalog, new("z.md", "four"))
     assert [each.text for each in catalog.chunks(first.added).values()] == ["three"]
 
@@ -157,8 +157,9 @@ def test_relations_and_backlinks_are_found_from_either_end(catalog: Catalog) -> 
         (a.page, "contradicts", None),
         (a.page, "applies_under", "on Linux"),
     }
-    assert catalog.backlinks("b") == ["a"]
-    assert catalog.backlinks("a") == ["b"]
+    assert catalog.backlinks("b", 5) == (["a"], 1)
+    assert catalog.backlinks("b", 0) == ([], 1)
+    assert catalog.backlinks("a", 5) == (["b"], 1)
     assert catalog.numbers_of(["a", "b", "c"]) == {"a": a.page, "b": b.page}
 
 

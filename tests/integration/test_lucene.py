@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from wikid_daemon.index.admission import Admission
 from wikid_daemon.index.lucene import LexicalIndex, LexicalIndexDamaged
 from wikid_daemon.index.lucene_document import LexicalChunk
 
@@ -31,7 +32,7 @@ def fill(index: LexicalIndex, *chunks: LexicalChunk) -> None:
 
 
 def found(index: LexicalIndex, query: str, *types: str) -> list[int]:
-    return [hit.key for hit in index.search(query, 10, types)]
+    return [hit.key for hit in index.search(query, 10, Admission(types))]
 
 
 def test_a_chunk_is_found_once_it_is_shown(index: LexicalIndex) -> None:

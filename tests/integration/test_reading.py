@@ -329,6 +329,19 @@ def test_a_page_that_is_too_long_for_one_answer_says_where_to_ask_on(
     assert [asked(from_line=line).next_line for line in (25, 1_000)] == [None, None]
 
 
+def test_a_page_that_very_many_link_to_lists_the_first_and_tells_how_many(
+    make: Make, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "hub.md").write_text("# Hub\n")
+    for number in range(5):
+        (root / f"spoke{number}.md").write_text("See [[hub]].\n")
+    indexer = make()
+    monkeypatch.setattr(pages, "PAGE_BACKLINKS", 3)
+    page = pages.get(PageGetParams(page_id="hub"), [Applied(indexer, "project", "")], "m")
+    assert page.backlinks == ("spoke0", "spoke1", "spoke2")
+    assert page.backlinks_total == 5
+
+
 def test_a_page_whose_file_hangs_is_refused_and_the_others_are_shown(make: Make, disk: Disk, root: Path) -> None:
     indexer = make()
     disk.silent = {"n09.md"}

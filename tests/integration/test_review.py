@@ -435,6 +435,29 @@ def test_a_vault_that_is_still_being_opened_is_told_as_that_and_never_as_unknown
         daemon.vaults.find("nowhere")
 
 
+def test_a_call_waits_no_longer_than_it_says_for_vaults_to_be_opened(
+    daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ANSWER_SECONDS", NEVER)
+    monkeypatch.setattr(vaults_module, "FIRST_SECONDS", NEVER)
+    silent = beside_a_silent_one(daemon, silence)
+    unregistered = init_vault(daemon.home / "project", "things", "personal")
+    silence.silent.add(unregistered)
+    daemon.vaults.start()
+    until(lambda: silence.waiting, "the silent one")
+
+    def left_out(wanted: str | None, cwd: Path, *, automatic: bool) -> list[tuple[str, bool]]:
+        now = time.monotonic()
+        _, away = daemon.vaults.looked_through(wanted, cwd, automatic=automatic, until=now)
+        return [(each.entry.name, each.opening) for each in away]
+
+    for automatic in (True, False):
+        assert left_out(None, silent, automatic=automatic) == [("a silent", True)]
+        assert left_out(None, unregistered, automatic=automatic) == [("project", True)]
+    assert ("a silent", True) in left_out("all", daemon.home, automatic=False)
+    assert left_out("a silent", daemon.home, automatic=False) == [("a silent", True)]
+
+
 def test_only_the_vaults_that_a_call_is_for_are_told_as_left_out(
     daemon: Daemon, silence: Silence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -496,10 +519,10 @@ def test_a_sync_waits_for_a_vault_that_is_still_being_opened(
         return daemon.vaults.looked_through("a silent", None, automatic=False)
 
     with pytest.raises(TimeoutError):
-        index_calls.opened(find, time.monotonic(), lambda: False)
+        index_calls.opened("a silent", find, time.monotonic(), lambda: False)
     with pytest.raises(Cancelled):
-        index_calls.opened(find, time.monotonic() + NEVER, lambda: True)
-    served = index_calls.opened(find, time.monotonic() + HANG_GUARD_SECONDS, lambda: False)
+        index_calls.opened("a silent", find, time.monotonic() + NEVER, lambda: True)
+    served, _ = index_calls.opened("a silent", find, time.monotonic() + HANG_GUARD_SECONDS, lambda: False)
     assert [each.vault.name for each in served] == ["a silent"]
 
 
@@ -509,7 +532,7 @@ def test_a_sync_of_a_vault_that_cannot_be_opened_says_so_at_once(daemon: Daemon,
     until(lambda: not any(each.opening for each in daemon.vaults.unopened()), "the vault being tried")
     with pytest.raises(NotOpen) as refused:
         index_calls.opened(
-            lambda: daemon.vaults.looked_through("mine", None, automatic=False), time.monotonic(), lambda: False
+            "mine", lambda: daemon.vaults.looked_through("mine", None, automatic=False), time.monotonic(), lambda: False
         )
     refusal = refusal_of(refused.value.unopened)
     assert (refusal.kind, "still" in refusal.message) == ("vault_unavailable", False)
@@ -619,8 +642,10 @@ def test_an_automatic_recall_in_a_project_that_cannot_be_opened_stays_out_of_the
     daemon.register(project, "project")
     daemon.vaults.start()
     until(daemon.vaults.unopened, "the project being told")
-    assert daemon.vaults.applying(project / "src", automatic=True) == []
-    assert [each.layer for each in daemon.vaults.applying(tmp_path, automatic=True)] == ["personal"]
+    found, left_out = daemon.vaults.applying(project / "src", automatic=True)
+    assert (found, [each.entry.name for each in left_out]) == ([], ["project"])
+    found, left_out = daemon.vaults.applying(tmp_path, automatic=True)
+    assert ([each.layer for each in found], left_out) == (["personal"], [])
 
 
 @pytest.mark.parametrize("word", ["personal", "project", "active", "all"])
@@ -629,15 +654,58 @@ def test_a_vault_that_is_named_as_a_layer_is_found_where_no_layer_answers_to_the
 ) -> None:
     base_notes(tmp_path / "notes", 1)
     opened(daemon, tmp_path / "notes", word)
-    assert [each.vault.name for each in daemon.vaults.chosen(word, tmp_path / "elsewhere", automatic=False)] == [word]
+    found, _ = daemon.vaults.looked_through(word, tmp_path / "elsewhere", automatic=False)
+    assert [each.vault.name for each in found] == [word]
 
 
 def test_a_layer_comes_before_a_vault_of_its_name(daemon: Daemon, tmp_path: Path) -> None:
     init_vault(tmp_path / "user", "me", "personal")
     base_notes(tmp_path / "notes", 1)
     opened(daemon, tmp_path / "notes", "personal")
-    chosen = daemon.vaults.chosen("personal", tmp_path / "elsewhere", automatic=False)
-    assert [(each.layer, each.vault.root) for each in chosen] == [("personal", tmp_path / "user")]
+    found, _ = daemon.vaults.looked_through("personal", tmp_path / "elsewhere", automatic=False)
+    assert [(each.layer, each.vault.root) for each in found] == [("personal", tmp_path / "user")]
+
+
+@pytest.mark.parametrize("personal", [False, True])
+def test_a_call_from_a_vault_that_is_away_never_acts_on_another(daemon: Daemon, tmp_path: Path, personal: bool) -> None:
+    if personal:
+        init_vault(tmp_path / "user", "me", "personal")
+    base_notes(tmp_path / "notes", 1)
+    opened(daemon, tmp_path / "notes", "good")
+    daemon.register(tmp_path / "gone", "gone")
+    daemon.vaults.start()
+    until(lambda: any(not each.opening for each in daemon.vaults.unopened()), "the other being told")
+
+    def find(wanted: str | None) -> tuple[list[Applied], list[Unopened]]:
+        return daemon.vaults.looked_through(wanted, tmp_path / "gone" / "src", automatic=False)
+
+    for wanted in (None, "active", "project"):
+        found, left_out = find(wanted)
+        assert [each.layer for each in found] == (["personal"] if personal and wanted != "project" else [])
+        assert [each.entry.name for each in left_out] == ["gone"]
+        with pytest.raises(NotOpen):
+            index_calls.opened(wanted, partial(find, wanted), time.monotonic(), lambda: False)
+    served, away = index_calls.opened("all", partial(find, "all"), time.monotonic(), lambda: False)
+    assert "good" in [each.vault.name for each in served]
+    synced = index_calls.sync(served, away, time.monotonic() + HANG_GUARD_SECONDS, lambda: False)
+    assert [(each.kind, each.message.split()[0]) for each in synced.diagnostics] == [("vault_not_opened", "gone")]
+
+
+def test_a_name_stays_ambiguous_while_one_of_its_vaults_is_away(daemon: Daemon, tmp_path: Path) -> None:
+    base_notes(tmp_path / "notes", 1)
+    opened(daemon, tmp_path / "notes", "mine")
+    daemon.register(tmp_path / "gone", "mine")
+    daemon.vaults.start()
+    for wanted in ("mine", str(tmp_path / "notes"), str(tmp_path / "gone")):
+        if wanted == "mine":
+            with pytest.raises(AmbiguousVault) as refused:
+                daemon.vaults.find(wanted)
+            assert refused.value.paths == (str(tmp_path / "gone"), str(tmp_path / "notes"))
+        elif wanted.endswith("gone"):
+            with pytest.raises(NotOpen):
+                daemon.vaults.find(wanted)
+        else:
+            assert daemon.vaults.find(wanted).vault.root == tmp_path / "notes"
 
 
 # -- recall ------------------------------------------------------------------------------------------------------------

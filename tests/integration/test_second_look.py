@@ -81,6 +81,11 @@ def test_a_reranker_that_judges_nothing_leaves_the_first_look(recalls: Recalls) 
     assert ids(answer)[0] == ids(first)[0]
 
 
+def test_a_reranker_that_has_nothing_to_judge_did_not_fail(recalls: Recalls) -> None:
+    answer = recalls.ask("tide quay", QUAY, mode="quality", types=("case",), reranker=FakeReranker("moon"))
+    assert (answer.mode_used, kinds(answer), answer.reason) == ("quality", [], "no_reliable_memory")
+
+
 def test_with_too_little_time_the_first_look_answers(recalls: Recalls) -> None:
     answer = recalls.ask("tide quay", QUAY, mode="quality", reranker=FakeReranker("moon"), deadline_ms=40)
     assert answer.mode_used in ("hybrid", "lexical")

@@ -450,6 +450,8 @@ def test_a_page_is_shown_whole_with_its_links_and_without_escapes() -> None:
     assert "lines 5–6 of 20" in text
     assert "→ derived from a/c\n→ linked from a/d\n" in text
     assert render.page_context(page).startswith(f"<wikid-notes {MARKER}>\n")
+    assert "more" not in text
+    assert "→ linked from a/d\n→ linked from 1,234 more\n" in render.page_text(replace(page, backlinks_total=1_235))
 
 
 def test_a_page_that_was_too_long_for_one_answer_is_shown_to_be_cut() -> None:
@@ -510,6 +512,16 @@ def test_a_reindex_says_what_changed_and_what_went_wrong() -> None:
     ]
     synced = r.Synced(vault_id=r.VaultId("v"), name="home", generation=42, elapsed_ms=31)
     assert render.sync_text(r.SyncedVaults(vaults=(synced,))) == "home  searchable at generation 42  31 ms\n"
+
+
+def test_vaults_that_were_left_out_are_told() -> None:
+    away = (r.Diagnostic(kind="vault_not_opened", message="work could not be opened", remedy="look at: wikid status"),)
+    for text in (
+        render.sync_text(r.SyncedVaults(vaults=(), diagnostics=away)),
+        render.reindex_text(r.ReindexReports(vaults=(), diagnostics=away)),
+        render.verify_text(r.VerifyReports(vaults=(), diagnostics=away)),
+    ):
+        assert text.splitlines() == ["! work could not be opened", "  → look at: wikid status"]
 
 
 def verify_report(*differences: r.Difference) -> r.VerifyReports:

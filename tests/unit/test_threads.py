@@ -111,6 +111,25 @@ def test_signs_of_life_lengthen_the_limit(monkeypatch: pytest.MonkeyPatch) -> No
     assert few.begin(work)() == "long"
 
 
+def test_a_wait_may_be_shorter_than_the_work_which_goes_on(released: threading.Event) -> None:
+    one = Threads("test", 1, HANG_GUARD_SECONDS)
+    done: list[str] = []
+
+    def work(_alive: Alive) -> None:
+        released.wait(HANG_GUARD_SECONDS)
+        done.append("begun")
+
+    hung = one.begin(work)
+    with pytest.raises(TimedOut):
+        hung(0.05)
+    with pytest.raises(TimedOut):
+        one.begin(lambda _alive: done.append("never begun"))(0.0)
+    last = one.begin(lambda _alive: done.append("last"))
+    released.set()
+    last()
+    assert done == ["begun", "last"]
+
+
 def test_work_that_was_given_up_ends_at_its_next_sign(released: threading.Event) -> None:
     few = Threads("few", 1, SHORT)
     after: list[int] = []

@@ -20,7 +20,8 @@ from wikid_daemon.handlers import LONG_THREADS, Handlers
 from wikid_daemon.indexer import Indexer
 from wikid_daemon.updater import Cancelled
 from wikid_daemon.vault.vault import open_vault
-from wikid_daemon.worker import Worker, outcome
+from wikid_daemon.verification import verify
+from wikid_daemon.worker import Worker, finished, outcome
 from wikid_protocol import methods as m
 from wikid_protocol.errors import RequestRefused
 
@@ -110,12 +111,13 @@ def context() -> CallContext:
 
 
 def handlers(indexer: Any, **plain: Any) -> Handlers:
-    applied = [SimpleNamespace(vault=indexer.vault, indexer=indexer)]
-    vaults = SimpleNamespace(chosen=lambda *_, **__: applied, looked_through=lambda *_, **__: (applied, []))
+    applied = [SimpleNamespace(vault=indexer.vault, indexer=indexer, layer="registered")]
+    vaults = SimpleNamespace(looked_through=lambda *_, **__: (applied, []))
     nothing = cast(Any, None)
     named = {name.replace("__", "/"): work for name, work in plain.items()}
+    embedder = cast(Any, SimpleNamespace(for_recall=lambda: None))
     return Handlers(
-        cast(Any, vaults), nothing, nothing, nothing, nothing, nothing, nothing, nothing, named, {}, {}
+        cast(Any, vaults), nothing, embedder, nothing, nothing, nothing, nothing, nothing, named, {}, {}
     )  # fmt: skip
 
 
@@ -147,12 +149,82 @@ def test_an_indexer_that_is_busy_lets_go_of_who_no_longer_waits(tmp_path: Path) 
         busy.close()
 
 
+@pytest.mark.parametrize("call", ["reindex", "verify"])
+def test_long_calls_behind_another_let_go_once_they_are_cancelled(tmp_path: Path, call: str) -> None:
+    vault = open_vault(tmp_path, name=None, state_home=tmp_path / "state")
+    busy = Indexer(vault, "machine", lambda: None, lambda _indexer: None, lambda: None)  # its thread never has a turn
+    cancelled, ended = threading.Event(), threading.Event()
+    told: dict[str, Any] = {"progress": lambda *_: None, "cancelled": cancelled.is_set}
+    what: dict[str, Any] = dict.fromkeys(("everything", "lexical", "vectors", "force"), True)
+
+    def wait() -> None:
+        with pytest.raises(Cancelled):
+            busy.reindex(**what, **told) if call == "reindex" else verify(busy, **told)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    cancelled.set()
+    assert ended.wait(HANG_GUARD_SECONDS)
+    busy.close()
+
+
+def test_work_that_has_begun_is_waited_for_since_it_uses_what_its_caller_holds(bench: Bench) -> None:
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def work() -> str:
+        begun.set()
+        cancelled.wait(HANG_GUARD_SECONDS)
+        return "wound up"
+
+    asked = bench.ask(work)
+    bench.steps.release()
+    assert begun.wait(HANG_GUARD_SECONDS)
+    cancelled.set()
+    assert finished(asked, cancelled.is_set) == "wound up"
+
+
 def test_the_time_of_a_sync_runs_while_it_waits_for_its_thread() -> None:
     indexer = Busy()
     applied = cast(Any, SimpleNamespace(vault=indexer.vault, indexer=indexer))
     with pytest.raises(TimeoutError):
-        index_calls.sync([applied], time.monotonic() - 1, lambda: False)
+        index_calls.sync([applied], [], time.monotonic() - 1, lambda: False)
     assert indexer.timeouts == [0.0]
+
+
+def test_who_is_cancelled_is_told_so_and_who_was_stopped_may_ask_again() -> None:
+    async def scenario() -> None:
+        def ended(_params: object, _context: object = None) -> object:
+            raise Cancelled
+
+        answering = handlers(Busy(), doctor=ended, page__ensure=ended)
+        for given_up, kind in ((True, "cancelled"), (False, "vault_unavailable")):
+            for method, params in (("doctor", m.NoParams()), ("page/ensure", m.NoParams())):
+                call = context()
+                if given_up:
+                    call.cancelled.set()
+                with pytest.raises(RequestRefused) as refused:
+                    await answering.call(m.METHODS[method], params, call)
+                assert (refused.value.kind, refused.value.row.retry) == (kind, not given_up)
+        answering.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("method", ["index/sync", "index/reindex", "index/verify"])
+def test_an_indexer_that_stops_does_not_cancel_its_callers(method: str, tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, name=None, state_home=tmp_path / "state")
+    stopped = Indexer(vault, "machine", lambda: None, lambda _indexer: None, lambda: None)
+    stopped.close()
+
+    async def scenario() -> None:
+        answering = handlers(stopped)
+        params = {"index/sync": m.SyncParams(), "index/reindex": m.ReindexParams(components=("lexical",))}
+        with pytest.raises(RequestRefused) as refused:
+            await answering.call(m.METHODS[method], params.get(method, m.VerifyParams()), context())
+        assert (refused.value.kind, refused.value.row.retry) == ("vault_unavailable", True)
+        answering.close()
+
+    asyncio.run(scenario())
 
 
 def test_lints_and_rebuilds_leave_the_threads_of_quick_work_alone() -> None:

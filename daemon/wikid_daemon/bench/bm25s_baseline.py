@@ -6,7 +6,7 @@ stemmed, as bm25s is commonly used. Everything else is wikid's own: chunks, vect
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from wikid_daemon.core.ranking import CANDIDATES, DENSE_SHARE, best_per_page, fu
 from wikid_daemon.index.catalog_rows import page_of
 from wikid_daemon.index.pages import stored_embedding_text
 from wikid_daemon.index.store import Store
-from wikid_daemon.retrieval import CHUNKS_PER_PAGE
+from wikid_daemon.retrieval import WANTED
 from wikid_daemon.searching import QueryEncoder
 
 try:
@@ -25,8 +25,6 @@ except ImportError as problem:
     MISSING: str | None = f"{problem}: the baseline bm25s was not measured (it is installed with the dev group)"
 else:
     MISSING = None
-
-WANTED: Final = int(CANDIDATES * CHUNKS_PER_PAGE)
 
 
 class Bm25sBaseline:

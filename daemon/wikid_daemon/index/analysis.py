@@ -80,6 +80,7 @@ class JavaClasses:
             "BM25Similarity": _LUCENE + "search.similarities.BM25Similarity",
             "BooleanQueryBuilder": _LUCENE + "search.BooleanQuery$Builder",
             "BoostQuery": _LUCENE + "search.BoostQuery",
+            "BytesRef": _LUCENE + "util.BytesRef",
             "CJKAnalyzer": _LUCENE + "analysis.cjk.CJKAnalyzer",
             "CustomAnalyzer": _LUCENE + "analysis.custom.CustomAnalyzer",
             "Document": _LUCENE + "document.Document",
@@ -101,6 +102,7 @@ class JavaClasses:
             "StringField": _LUCENE + "document.StringField",
             "Term": _LUCENE + "index.Term",
             "TermQuery": _LUCENE + "search.TermQuery",
+            "TermInSetQuery": _LUCENE + "search.TermInSetQuery",
             "TextField": _LUCENE + "document.TextField",
             "TieredMergePolicy": _LUCENE + "index.TieredMergePolicy",
         }

@@ -123,6 +123,14 @@ class CatalogReader:
         )
         return {row[0]: _stored(row) for row in rows}
 
+    def kinds(self) -> Iterator[tuple[int, str, str | None, str | None]]:
+        """The number, type, category and date, that of its last change where it has one, of every served page."""
+        yield from self._reader().execute(
+            "SELECT page, json_extract(text, '$.type'), json_extract(text, '$.category'),"
+            " coalesce(nullif(json_extract(text, '$.updated'), ''), json_extract(text, '$.created'))"
+            " FROM (SELECT page, cast(summary AS TEXT) AS text FROM pages WHERE summary IS NOT NULL)"
+        )
+
     def pages_after(self, generation: int) -> Iterator[StoredPage]:
         """Served pages changed after `generation`, oldest change first."""
         rows = self._reader().execute(
@@ -271,13 +279,15 @@ class CatalogReader:
         )
         return dict(rows)
 
-    def backlinks(self, page_id: str) -> list[str]:
+    def backlinks(self, page_id: str, most: int) -> tuple[list[str], int]:
+        """Up to `most` of the ids of pages that link to this one, in their order, and how many there are."""
         rows = self._reader().execute(
             "SELECT DISTINCT p.page_id FROM links l JOIN pages p ON p.page=l.source"
             " WHERE l.target=? AND l.relation IS NULL ORDER BY 1",
             (page_id,),
         )
-        return [source for (source,) in rows]
+        found = [source for (source,) in rows]
+        return found[:most], len(found)
 
     def stored_texts(self) -> Iterator[tuple[str, bytes, bytes | None, bytes, bytes]]:
         """(path, summary as JSON, heading, text, hash) of every chunk, page by page, as the bytes that are stored. A

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wikid_daemon.core.confidence import Background
+from wikid_daemon.index.catalog_rows import page_of
 
 Vectors = npt.NDArray[np.float32]
 
@@ -102,18 +103,23 @@ class DenseIndex:
 
     def _drop(self, keys: list[int]) -> None:
         if keys:
-            self._index.remove_ids(faiss.IDSelectorBatch(np.asarray(keys, dtype=np.int64)))
+            self._index.remove_ids(_selector(keys))
             self._keys.difference_update(keys)
 
-    def search(self, vector: Vectors, limit: int) -> list[DenseHit]:
-        """The nearest `limit` chunks to one vector of shape (dims,), best first."""
+    def search(self, vector: Vectors, limit: int, pages: Collection[int] | None = None) -> list[DenseHit]:
+        """The nearest `limit` chunks to one vector of shape (dims,), best first; those of some pages, or of all."""
         with self._lock:
-            if not self._keys:
+            chosen, only = self._keys, None
+            if pages is not None:
+                chosen = {key for key in chosen if page_of(key) in pages}
+                selector, only = _selector(chosen), faiss.SearchParameters()
+                only.sel = selector
+            if not chosen:
                 return []
             # per calling thread; more than one would spin on cores that the embedder and other recalls need (measured:
             # 32 ms of CPU a search instead of 8 at 43,500 chunks)
             faiss.omp_set_num_threads(1)
-            scores, keys = self._index.search(vector.reshape(1, -1), min(limit, len(self._keys)))
+            scores, keys = self._index.search(vector.reshape(1, -1), min(limit, len(chosen)), params=only)
         return [DenseHit(int(key), float(score)) for key, score in zip(keys[0], scores[0], strict=True) if key >= 0]
 
     def known(self, keys: Sequence[int]) -> dict[int, Vectors]:
@@ -129,6 +135,10 @@ class DenseIndex:
         """The exact cosine of `vector` with each of `keys` that has a vector."""
         found = self.known(keys)
         return dict(zip(found, map(float, np.stack([*found.values()]) @ vector), strict=True)) if found else {}
+
+
+def _selector(keys: Collection[int]) -> faiss.IDSelector:
+    return faiss.IDSelectorBatch(np.fromiter(keys, dtype=np.int64, count=len(keys)))
 
 
 def _flat(dims: int) -> faiss.Index:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from wikid_daemon.index import jvm
+from wikid_daemon.index.admission import Admission
 from wikid_daemon.index.lucene import LexicalIndex
 from wikid_daemon.index.lucene_document import LexicalChunk
 
@@ -33,7 +34,8 @@ def main(index: Path, classes: Path, recorded: Path) -> None:
         lexical.terms(query)
         lexical.words(query)
         lexical.search(query, 160)
-        lexical.search(query, 10, ("concept",), {"databas": 0.5})
+        lexical.search(query, 10, Admission(("concept",)), {"databas": 0.5})
+        lexical.search(query, 10, Admission(pages=frozenset({1}), others=frozenset({2, 3})))
     lexical.keys()
     lexical.counts()
     lexical.close()

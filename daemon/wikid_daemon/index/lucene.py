@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from wikid_daemon.index import jvm
+from wikid_daemon.index.admission import EVERY, Admission, limited
 from wikid_daemon.index.analysis import (
     field_analyzer,
     fold,
@@ -28,7 +29,7 @@ from wikid_daemon.index.analysis import (
     split_scripts,
 )
 from wikid_daemon.index.jvm import java_exception
-from wikid_daemon.index.lucene_document import LexicalChunk, LexicalDocument, type_term
+from wikid_daemon.index.lucene_document import LexicalChunk, LexicalDocument
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -204,14 +205,15 @@ class LexicalIndex:
     # -- reading: any thread -------------------------------------------------------------------------------------------
 
     def search(
-        self, text: str, limit: int, types: Iterable[str] = (), more: Mapping[str, float] = NO_TERMS
+        self, text: str, limit: int, among: Admission = EVERY, more: Mapping[str, float] = NO_TERMS
     ) -> list[LexicalHit]:
         """The best `limit` chunks for `text`, best first. Words, never operators: no input is a syntax error.
 
         `more` are analysed words that count besides, each by its weight (a word of the query has 1).
         """
         with self._reading() as searcher:
-            query = self._query(text, tuple(types), more, searcher)
+            query = self._query(text, more, searcher)
+            query = None if query is None else limited(self._java, query, among)
             if query is None:
                 return []
             searcher.setSimilarity(self._similarity)
@@ -318,7 +320,7 @@ class LexicalIndex:
                     words.setdefault(word, "cjk")
         return words or dict.fromkeys(self._identifier_tokens([folded]), "identifiers")
 
-    def _query(self, text: str, types: tuple[str, ...], more: Mapping[str, float], searcher: Any) -> Any:
+    def _query(self, text: str, more: Mapping[str, float], searcher: Any) -> Any:
         java, folded = self._java, fold(text)
         builder = java.BooleanQueryBuilder()
         should, found = java.Occur.SHOULD, False
@@ -347,12 +349,7 @@ class LexicalIndex:
             boosted = java.BoostQuery(query, weight)
             builder.add(boosted, should)
             found = True
-        if not found:
-            return None
-        query = builder.build()
-        if not types:
-            return query
-        return self._filtered(query, types)
+        return builder.build() if found else None
 
     def _identifier_tokens(self, words: list[str]) -> list[str]:
         # single terms, not Lucene's synonym query, which would give a whole identifier its commonest part's weight
@@ -361,19 +358,6 @@ class LexicalIndex:
         analyzer = self._java.identifiers
         found = self._java.AnalyzerUtils.analyze(analyzer, " ".join(words))
         return list(dict.fromkeys(found.toArray()))[:MAX_IDENTIFIER_TERMS]
-
-    def _filtered(self, query: Any, types: tuple[str, ...]) -> Any:
-        java = self._java
-        allowed, outer = java.BooleanQueryBuilder(), java.BooleanQueryBuilder()
-        should, must, keep = java.Occur.SHOULD, java.Occur.MUST, java.Occur.FILTER
-        for each in types:
-            term = java.Term("type", type_term(each))
-            member = java.TermQuery(term)
-            allowed.add(member, should)
-        either = allowed.build()
-        outer.add(query, must)
-        outer.add(either, keep)
-        return outer.build()
 
 
 def _is_japanese(searcher: Any) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from wikid_daemon.core.chunking import VERSION as CHUNKER
 from wikid_daemon.core.confidence import Background
 from wikid_daemon.core.manifest import Stamp
+from wikid_daemon.index.admission import EVERY, Admission
 from wikid_daemon.index.catalog import Catalog, CatalogDamaged
 from wikid_daemon.index.catalog_rows import SCHEMA as CATALOG_SCHEMA
 from wikid_daemon.index.catalog_rows import NewPage, StoredChunk, StoredPage
@@ -347,9 +348,9 @@ class Store:
         }
 
     def lexical(
-        self, text: str, limit: int, types: Sequence[str] = (), more: Mapping[str, float] = NO_TERMS
+        self, text: str, limit: int, among: Admission = EVERY, more: Mapping[str, float] = NO_TERMS
     ) -> list[LexicalHit]:
-        return [] if self._lexical is None else self._lexical.search(text, limit, types, more)
+        return [] if self._lexical is None else self._lexical.search(text, limit, among, more)
 
     def words(self, text: str) -> Counter[str]:
         return Counter() if self._lexical is None else self._lexical.words(text)
@@ -357,10 +358,10 @@ class Store:
     def terms(self, text: str) -> tuple[list[tuple[str, float]], list[str]]:
         return ([], []) if self._lexical is None else self._lexical.terms(text)
 
-    def dense(self, vector: Vectors, limit: int, model: str | None = None) -> list[DenseHit]:
+    def dense(self, vector: Vectors, limit: int, model: str | None = None, among: Admission = EVERY) -> list[DenseHit]:
         """The chunks nearest to a vector; none where it is of a `model` whose place another has taken since."""
         index = self._of(model)
-        return [] if index is None else index.search(vector, limit)
+        return [] if index is None else index.search(vector, limit, among.pages)
 
     def vectors(self, chunks: Sequence[int]) -> dict[int, Vectors]:
         return {} if self._dense is None else self._dense.known(chunks)

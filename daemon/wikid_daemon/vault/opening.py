@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from wikid_daemon.core.names import printable
 from wikid_daemon.files import Stamp, stamp_of
-from wikid_daemon.threads import Alive, Cancelled, Threads, TimedOut
+from wikid_daemon.threads import FOREVER, Alive, Cancelled, Threads, TimedOut, Wait
+from wikid_daemon.vault.resolve import Personal, personal_place
 from wikid_daemon.vault.vault import (
     LEGACY_MARKER,
     NEW_MARKER,
@@ -23,17 +25,21 @@ from wikid_daemon.vault.vault import (
 )
 
 ANSWER_SECONDS: Final = 10.0
-PATH_THREADS: Final = 2
+LOOK_THREADS: Final = 32
+LOOK_SECONDS: Final = 2.0
 
 T = TypeVar("T")
 SettingsStamp = tuple[str | None, Stamp | None, Stamp | None]
 
 
 class NotAnswering(VaultError):
-    """The folder is on a disk or a share that is silent."""
+    """The folder is on a disk or a share that is silent; `folder` is told where no vault's name tells it."""
 
-    def __init__(self) -> None:
-        super().__init__("its folder does not answer")
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(
+            "its folder does not answer" if folder is None else f"the folder {printable(str(folder))} does not answer"
+        )
+        self.folder = folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +50,28 @@ class Opened:
     settings: SettingsStamp
 
 
+class _Look:
+    """A look at a folder that a call named: `begun` and `ended` by its thread."""
+
+    __slots__ = ("begun", "ended", "folder")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.begun = self.ended = False
+
+
 class FolderThreads:
-    """A thread for each folder that is looked at, so that one hangs alone. While it does, more looks at its folder fail
-    at once; any thread may call."""
+    """A thread for each vault's folder that is looked at, and a few for the folders that calls name, so that one hangs
+    alone. While it does, more looks at it fail at once; any thread may call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folders: dict[Path, Threads] = {}
-        self._paths = Threads("path", PATH_THREADS, ANSWER_SECONDS)
+        self._looks = Threads("look", LOOK_THREADS, ANSWER_SECONDS)
+        self._hanging: set[_Look] = set()
         self._closed = False
 
-    def begin(self, folder: Path, look: Callable[[Alive], T]) -> Callable[[], T]:
+    def begin(self, folder: Path, look: Callable[[Alive], T]) -> Wait[T]:
         """Have the folder's thread look; what is returned waits for what `look` returns or raises, and must be called.
         NotAnswering, Cancelled."""
         with self._lock:
@@ -63,23 +80,58 @@ class FolderThreads:
             if folder not in self._folders:
                 self._folders[folder] = Threads(f"open-{folder.name}", 1, ANSWER_SECONDS)
             wait = self._folders[folder].begin(look)
-        return lambda: _answer(wait)
+        return lambda within=FOREVER: _answer(wait, within)
 
-    def real(self, path: Path) -> Path:
-        """The path without symlinks, whether or not something is there. NotAnswering, Cancelled."""
-        return Path(_answer(self._paths.begin(lambda _alive: os.path.realpath(path))))
+    def look(self, folder: Path, work: Callable[[], T], within: float = LOOK_SECONDS) -> T:
+        """What `work` brings that looks at a folder of which nothing is known, such as a caller's, and at those around
+        it. NotAnswering where that takes longer, and while an earlier look there, or above, still hangs; Cancelled."""
+        if self._hanging and self._hangs(folder):
+            raise NotAnswering(folder)
+        look = _Look(folder)
+
+        def watched(_alive: Alive) -> T:
+            look.begun = True
+            try:
+                return work()
+            finally:
+                with self._lock:
+                    look.ended = True
+                    self._hanging.discard(look)
+
+        try:
+            return self._looks.begin(watched)(within)
+        except TimedOut as problem:
+            with self._lock:
+                if look.begun and not look.ended:
+                    self._hanging.add(look)
+            raise NotAnswering(folder) from problem
+
+    def personal(self, home: Path, wiki_home: str | None, within: float) -> Personal | None:
+        """Of a personal vault that has a place of its own, which may be silent: then it is taken to be there."""
+        if not wiki_home:
+            return None
+        place = Path(os.path.expanduser(wiki_home))
+        try:
+            return self.look(place, lambda: personal_place(home, wiki_home), within)
+        except NotAnswering:
+            return place, True
+
+    def _hangs(self, folder: Path) -> bool:
+        around = {folder, *folder.parents}
+        with self._lock:
+            return any(each.folder in around for each in self._hanging)
 
     def close(self) -> None:
         """End every wait, by Cancelled; what hangs is left to itself."""
         with self._lock:
             self._closed = True
-            for threads in (self._paths, *self._folders.values()):
+            for threads in (self._looks, *self._folders.values()):
                 threads.close()
 
 
-def _answer(wait: Callable[[], T]) -> T:
+def _answer(wait: Wait[T], within: float) -> T:
     try:
-        return wait()
+        return wait(within)
     except TimedOut as problem:
         raise NotAnswering from problem
 
