@@ -32,7 +32,10 @@ def test_work_gives_what_it_returns_and_raises() -> None:
         few.begin(lambda _alive: 1 // 0)()
 
 
-def test_work_that_saw_the_end_before_its_caller_is_cancelled(released: threading.Event) -> None:
+def test_work_that_saw_the_end_before_its_caller_is_cancelled(
+    released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "IDLE_SECONDS", SHORT)
     few = Threads("ending", 1, NEVER)
     begun = threading.Event()
 
