@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from wikid_client.caller import DEFAULT_TIMEOUT
+from wikid_client.caller import DEFAULT_TIMEOUT, may_ask_again
 from wikid_client.client import Client
 from wikid_client.console import Console
 from wikid_client.layout.spans import Line
 from wikid_client.upgrading import UpgradingClient
 from wikid_protocol.endpoint import socket_path
-from wikid_protocol.errors import EXIT_OK, RequestRefused
+from wikid_protocol.errors import EXIT_OK, DaemonFailed, DaemonNotRunning, RequestRefused, WikidError
 
 
 def connect(options: argparse.Namespace) -> Client:
@@ -62,3 +62,11 @@ def session(given: str | None) -> str | None:
     else:  # noqa: RET505 - for a type checker of either platform
         # of the terminal whatever is redirected, and in a container that does not know its terminal's name
         return f"terminal:{os.getsid(0)}"
+
+
+def silence_of(error: WikidError) -> str:
+    """Why nothing is heard of a daemon that somebody watches and that may come back; any other error is raised."""
+    is_away = isinstance(error, DaemonNotRunning | DaemonFailed)
+    if not is_away and not (isinstance(error, RequestRefused) and may_ask_again(error)):
+        raise error
+    return error.message

@@ -7,13 +7,13 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from wikid_client.caller import DEFAULT_TIMEOUT, may_ask_again
+from wikid_client.caller import DEFAULT_TIMEOUT
 from wikid_client.client import Client
-from wikid_client.commands.calling import connect, folder, show
+from wikid_client.commands.calling import connect, folder, show, silence_of
 from wikid_client.commands.parser import CommandParser
 from wikid_client.console import Console
 from wikid_client.layout import events as layout
-from wikid_protocol.errors import DaemonFailed, DaemonNotRunning, RequestRefused
+from wikid_protocol.errors import WikidError
 from wikid_protocol.records import EventList, EventRecord
 
 PAGE: Final = 1_000
@@ -73,12 +73,8 @@ def _news(client: Client, options: argparse.Namespace, console: Console, cursor:
         time.sleep(_FOLLOW_SECONDS)
         try:
             return _all_behind(client, options, cursor)
-        except RequestRefused as refused:
-            if not may_ask_again(refused):
-                raise
-            reason = refused.message
-        except (DaemonNotRunning, DaemonFailed) as error:
-            reason = error.message
+        except WikidError as error:
+            reason = silence_of(error)
         if not told:
             console.note(f"{reason}; waiting for it to come back, Ctrl-C ends this")
             told = True

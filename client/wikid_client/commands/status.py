@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from wikid_client.caller import DEFAULT_TIMEOUT, may_ask_again
+from wikid_client.caller import DEFAULT_TIMEOUT
 from wikid_client.client import Client
-from wikid_client.commands.calling import connect, show
+from wikid_client.commands.calling import connect, show, silence_of
 from wikid_client.commands.parser import CommandParser
 from wikid_client.commands.screen import Screen
 from wikid_client.console import Console, columns
@@ -19,7 +19,7 @@ from wikid_client.layout.spans import BLANK, Line
 from wikid_client.layout.status import status
 from wikid_client.layout.watch import waiting, watched
 from wikid_client.upgrading import difference
-from wikid_protocol.errors import DaemonFailed, DaemonNotRunning, RequestRefused
+from wikid_protocol.errors import WikidError
 from wikid_protocol.records import StatusReport
 
 _WATCH_SECONDS: Final = 2.0
@@ -81,9 +81,5 @@ def _on_screen(client: Client, options: argparse.Namespace, console: Console, re
             time.sleep(_WATCH_SECONDS)
             try:
                 report, silence = client.status(vault=options.vault), ""
-            except RequestRefused as refused:
-                if not may_ask_again(refused):
-                    raise
-                silence = refused.message
-            except (DaemonNotRunning, DaemonFailed) as error:
-                silence = error.message
+            except WikidError as error:
+                silence = silence_of(error)
